@@ -20,7 +20,12 @@ from orbitmq.broker.groups.queue_locks import LEASE_MS, LOCKS_MAX
 from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
-from orbitmq.broker.topics.topic_table import QUEUES_MAX, TOPICS_MAX, TOPICS_PER_CHANGE_MAX
+from orbitmq.broker.topics.topic_table import (
+    QUEUES_MAX,
+    TOPICS_MAX,
+    TOPICS_PER_CHANGE_MAX,
+    TOTAL_QUEUES_MAX,
+)
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
 from orbitmq.nameserver.broker_registry import FILTER_SERVERS_MAX, NAME_LENGTH_MAX
 from orbitmq.nameserver.config import NameServerConfig
@@ -170,7 +175,7 @@ COSTS = (
         (_CODE.UPDATE_AND_CREATE_TOPIC, _CODE.UPDATE_AND_CREATE_TOPIC_LIST),
         f"one write of the table of topics, in a thread; {TOPICS_PER_CHANGE_MAX:,} topics of "
         f"{QUEUES_MAX:,} queues, and one report to each name server",
-        f"topics, of {TOPICS_MAX:,}",
+        f"topics, of {TOPICS_MAX:,}, with {TOTAL_QUEUES_MAX:,} queues together",
     ),
     Cost(
         (_CODE.DELETE_TOPIC_IN_BROKER,),

@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 FILE_NAME: Final = "topics.json"
 TOPICS_MAX: Final = 100_000
 QUEUES_MAX: Final = 65_536
+# Of all topics: one that has had a message takes about 1.5 KB of memory, and a file, for good.
+TOTAL_QUEUES_MAX: Final = 1_000_000
+# Perf: all topics are counted only for one with more queues; smaller ones cannot exceed the limit.
+_FEW_QUEUES: Final = 8
 # Topics that one request creates or changes; each takes about 10 µs on the event loop.
 TOPICS_PER_CHANGE_MAX: Final = 10_000
 _ALL_PERMISSIONS: Final = int(
@@ -62,6 +66,7 @@ class TopicTable:
         system_topics: Iterable[TopicConfig] = (),
         auto_create: bool = True,
         topics_max: int = TOPICS_MAX,
+        queues_max: int = TOTAL_QUEUES_MAX,
         modes: FileModes = PRIVATE,
     ) -> None:
         self._file = ConfigFile(folder / FILE_NAME, TopicsDocument(), modes)
@@ -69,6 +74,7 @@ class TopicTable:
         self._system_topics = {topic.name: topic for topic in system_topics}
         self._auto_create = auto_create
         self._topics_max = topics_max
+        self._queues_max = queues_max
         self._listeners: list[Listener] = []
         self._deleting: set[str] = set()
         self._file.on_change = self._changed
@@ -287,7 +293,24 @@ class TopicTable:
                 f"cannot add {len(added)}, such as {min(added)!r}",
                 hint="delete unused topics",
             )
+        self._check_queues(topics, changed)
         return topics | changed if changed else topics
+
+    def _check_queues(self, topics: _Topics, changed: _Topics) -> None:
+        grown = [
+            topic
+            for name, topic in changed.items()
+            if _queues(topic) > max(_FEW_QUEUES, _queues(topics.get(name)))
+        ]
+        if not grown:
+            return
+        total = sum(map(_queues, (topics | changed).values()))
+        if total > self._queues_max:
+            raise TopicRefusedError(
+                f"all topics together would have {total} queues, of at most {self._queues_max}; "
+                f"cannot add those of {min(topic.name for topic in grown)!r}",
+                hint="choose fewer queues, or delete unused topics",
+            )
 
     async def _change(self, step: Callable[[_Topics], _Topics]) -> None:
         await self._file.change(self._versioned(step))
@@ -335,6 +358,10 @@ def _group_topic(name: str, queues: int, *, order: bool = False, unit_flag: int 
         order=order,
         unit_flag=unit_flag,
     )
+
+
+def _queues(topic: TopicConfig | None) -> int:
+    return max(topic.read_queues, topic.write_queues) if topic is not None else 0
 
 
 def _check(topic: TopicConfig) -> None:

@@ -64,6 +64,7 @@ async def loaded(
     *,
     auto_create: bool = True,
     topics_max: int = 1000,
+    queues_max: int = 100_000,
 ) -> TopicTable:
     table = TopicTable(
         folder,
@@ -71,6 +72,7 @@ async def loaded(
         system_topics=system_topics("C", "b"),
         auto_create=auto_create,
         topics_max=topics_max,
+        queues_max=queues_max,
     )
     await table.load()
     return table
@@ -189,6 +191,21 @@ async def test_topics_are_bounded(tmp_path: Path) -> None:
     ):
         await table.put(TopicConfig(name="U"))
     await table.put(TopicConfig(name="T", read_queues=3))
+
+
+async def test_queues_of_all_topics_are_bounded(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    system = sum(max(one.read_queues, one.write_queues) for one in table.topics.values())
+    table = await loaded(tmp_path, queues_max=system + 100)
+    await table.put(TopicConfig(name="T", read_queues=60, write_queues=60))
+
+    with pytest.raises(TopicRefusedError, match=f"would have {system + 110} queues, of at most"):
+        await table.put(TopicConfig(name="U", read_queues=50, write_queues=9))
+    await table.put(TopicConfig(name="U", read_queues=40, write_queues=40))
+    with pytest.raises(TopicRefusedError, match="cannot add those of 'U'"):
+        await table.put(TopicConfig(name="U", read_queues=41, write_queues=40))
+    await table.put(TopicConfig(name="T", read_queues=10, write_queues=10))
+    await table.put(TopicConfig(name="U", read_queues=90, write_queues=90))
 
 
 async def test_a_send_creates_its_topic_from_the_template(tmp_path: Path) -> None:
