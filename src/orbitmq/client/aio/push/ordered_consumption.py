@@ -217,34 +217,36 @@ class OrderedConsumption:
     # --- failures -------------------------------------------------------------------------------
 
     async def _settle(self, failed: Finished) -> None:
-        """Send away a batch without retries left, or retry it after a pause."""
+        """Send away messages without retries left, and retry the others after a pause."""
         queue, window = failed.run.queue, failed.run.window
-        needs_retry = True
+        sent: list[ReceivedMessage] = []
         try:
-            needs_retry = await self._needs_retry(failed.messages)
+            await self._send_away(failed.messages, sent)
         finally:
             self._settling.discard(queue)
             if not window.dropped:
-                if needs_retry:
-                    self._suspend(queue, self._pause_ms(failed), self._resume)
-                else:
-                    window.take(len(failed.messages))
-                    window.commit()
+                if sent:
+                    # Otherwise each further attempt of the batch would send them again.
+                    window.finish(sent)
                     self._offsets.record(queue, window)
                     self._on_room(queue)
+                if len(sent) < len(failed.messages):
+                    self._suspend(queue, self._pause_ms(failed), self._resume)
             self._notify_if_idle(queue)
         self._resume(queue)
 
-    async def _needs_retry(self, messages: Sequence[ReceivedMessage]) -> bool:
-        needs_retry = False
+    async def _send_away(
+        self, messages: Sequence[ReceivedMessage], sent: list[ReceivedMessage]
+    ) -> None:
+        """Send messages without retries left, and add them to `sent`; count the others' retry."""
         for message in messages:
             exhausted = (
                 self._retries_max is not None and message.reconsume_times >= self._retries_max
             )
-            if not exhausted or not await self._send_backs.send_copy(message):
-                needs_retry = True
+            if exhausted and await self._send_backs.send_copy(message):
+                sent.append(message)
+            else:
                 message.count_retry()
-        return needs_retry
 
     def _pause_ms(self, failed: Finished) -> int:
         asked = failed.result.pause_ms if isinstance(failed.result, Suspend) else None

@@ -29,15 +29,21 @@ class Post:
 
     def __init__(self) -> None:
         self.takes = True
+        # How often messages are not taken, by offset.
+        self.refuses: dict[int, int] = {}
         self.taken: list[int] = []
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
         raise AssertionError(f"{message!r} would lose its place {delay_level}")
 
     async def send_copy(self, message: ReceivedMessage) -> bool:
-        if self.takes:
+        refusals = self.refuses.get(message.queue_offset, 0)
+        if refusals:
+            self.refuses[message.queue_offset] = refusals - 1
+        takes = self.takes and not refusals
+        if takes:
             self.taken.append(message.queue_offset)
-        return self.takes
+        return takes
 
 
 class Consumer:
@@ -244,6 +250,24 @@ async def test_a_message_without_retries_left_is_sent_away(make: Make, listener:
 
     assert consumer.post.taken == [1]
     assert listener.seen == [0, 1, 1, 1, 1, 2]
+    assert consumer.committable == 3
+
+
+async def test_of_a_failed_batch_each_message_is_sent_away_once(
+    make: Make, listener: Listener
+) -> None:
+    # Two are taken at once, the third at the third attempt.
+    listener.fails = dict.fromkeys(range(3), 100)
+    consumer = make(listener, batch_size=3, retries_max=0)
+    consumer.post.refuses = {1: 2}
+    consumer.take(0, 3)
+    for _ in range(3):
+        await settle(50)
+        await consumer.clock.advance(SUSPEND_MS)
+    await settle(50)
+
+    assert consumer.post.taken == [0, 2, 1]
+    assert listener.seen == [0, 1, 2, 1, 1]
     assert consumer.committable == 3
 
 
