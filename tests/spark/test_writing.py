@@ -79,6 +79,16 @@ def test_rows_become_messages_with_all_columns(spark: SparkSession, topics: Topi
     assert (two.body, two.keys, two.tags, two.flag) == (b"two", (), "", 0)
 
 
+def test_columns_may_be_in_any_letter_case(spark: SparkSession, topics: Topics) -> None:
+    topic = topics.create()
+    rows = spark.createDataFrame([(topic, "one", "paid")], "Topic STRING, BODY STRING, Tags STRING")
+
+    _writer(rows, topics).save()
+
+    (one,) = topics.messages(topic)
+    assert (one.body, one.tags) == (b"one", "paid")
+
+
 def test_many_rows_of_many_tasks_are_all_written_once(spark: SparkSession, topics: Topics) -> None:
     topic = topics.create()
     rows = spark.range(0, 30_000, 1, 3).selectExpr("CAST(id AS STRING) AS body")

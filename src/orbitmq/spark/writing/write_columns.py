@@ -12,14 +12,15 @@
 | shardingKey | STRING | rows with the same key go to the same queue, in order |
 | delayLevel | a whole number | which of the broker's delay levels to wait before delivery |
 
-Null sets nothing. Columns that a source returns and no sender can set are ignored, so that rows can
-be written as they were read: a copy gets an id, times and offsets of its own.
+Names are in any letter case. Null sets nothing. Columns that a source returns and no sender can set
+are ignored, so that rows can be written as they were read: a copy gets an id, times and offsets of
+its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
@@ -39,6 +40,8 @@ from orbitmq.errors import SettingsError
 from orbitmq.spark.options.column_names import COLUMN_NAMES, nearest_column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from orbitmq.spark.options.write_options import WriteOptions
 
 _TEXT: Final = "STRING"
@@ -58,34 +61,45 @@ _TAKES: Final = {
 }
 # Columns that a source returns, and that the broker or the sink sets for every message.
 IGNORED: Final = frozenset(COLUMN_NAMES) - frozenset(_TAKES)
+_SPELLED: Final = {name.lower(): name for name in (*COLUMN_NAMES, *_TAKES)}
 
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
     """The columns of rows that are written; pickled to the tasks."""
 
+    # Our names of them.
     names: frozenset[str]
+    # Our names of those that are spelled in another way.
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
 
+    def with_our_names(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same rows, with our names of the columns."""
+        if not self.renamed:
+            return batch
+        names = [self.renamed.get(name, name) for name in batch.schema.names]
+        return batch.rename_columns(names)
+
 
 def write_columns(schema: StructType, options: WriteOptions) -> WriteColumns:
     """Check the columns of rows to be written."""
-    for field in schema:
-        if field.name in IGNORED:
-            continue
-        if field.name not in _TAKES:
-            raise _unknown(field.name)
-        if not _fits(field.name, field.dataType):
+    given: dict[str, str] = {}
+    for column in schema:
+        name = _SPELLED.get(column.name.lower())
+        if name is None:
+            raise _unknown(column.name)
+        if name in given:
+            raise _repeated(name, given[name], column.name)
+        given[name] = column.name
+        if name not in IGNORED and not _fits(name, column.dataType):
             raise SettingsError(
-                f"column {field.name!r} cannot be {field.dataType.simpleString().upper()}",
-                hint=f"it must be {_TAKES[field.name]}: {_advice(field.name)}",
+                f"column {column.name!r} cannot be {column.dataType.simpleString().upper()}",
+                hint=f"it must be {_TAKES[name]}: {_advice(name)}",
             )
-    repeated = {name for name in schema.names if schema.names.count(name) > 1}
-    if repeated:
-        raise SettingsError(f"there is more than one column {min(repeated)!r}")
-    names = frozenset(schema.names) & frozenset(_TAKES)
+    names = frozenset(given) & frozenset(_TAKES)
     if "body" not in names:
         raise SettingsError(
             f"there is no column 'body' among {_listed(schema.names)}",
@@ -106,7 +120,7 @@ def write_columns(schema: StructType, options: WriteOptions) -> WriteColumns:
             "rows with a delayLevel cannot be written exactly once",
             hint="drop the column, or write with delivery=atLeastOnce",
         )
-    return WriteColumns(names)
+    return WriteColumns(names, {text: name for name, text in given.items() if text != name})
 
 
 def _fits(name: str, kind: DataType) -> bool:
@@ -133,6 +147,15 @@ def _advice(name: str) -> str:
     if name == "body":
         return "convert it, for example with to_json or CAST"
     return "cast it before the write"
+
+
+def _repeated(name: str, first: str, second: str) -> SettingsError:
+    if first == second:
+        return SettingsError(f"there is more than one column {name!r}")
+    return SettingsError(
+        f"columns {first!r} and {second!r} are both {name!r}: letter case makes no difference",
+        hint="drop or rename one of them",
+    )
 
 
 def _unknown(name: str) -> SettingsError:

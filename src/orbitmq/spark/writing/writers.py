@@ -329,7 +329,7 @@ def _fill(
     sequence = 0
     try:
         for batch in batches:
-            for rows in _chunks(batch):
+            for rows in _chunks(columns.with_our_names(batch)):
                 try:
                     targets = router.targets_of(rows)
                     encoded = encoder.encode(rows, sequence)

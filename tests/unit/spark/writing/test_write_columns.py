@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -86,7 +87,10 @@ def test_rows_of_a_source_can_be_written(properties: PropertiesForm) -> None:
     ("text", "reason"),
     [
         ("body BINARY, tag STRING", "no column 'tag' .*did you mean tags"),
-        ("body BINARY, QUEUEID INT", "no column 'QUEUEID' .*did you mean queueId"),
+        ("body BINARY, QUEUEID INT", "'queueId' and no 'brokerName'"),
+        ("BODY INT", "'BODY' cannot be INT .*BINARY or STRING"),
+        ("Body BINARY, body BINARY", "columns 'Body' and 'body' are both 'body'"),
+        ("body BINARY, MsgId STRING, msgid STRING", "'MsgId' and 'msgid' are both 'msgId'"),
         ("body BINARY, customer STRING", "no column 'customer' .*drop it"),
         ("body INT", "'body' cannot be INT .*BINARY or STRING: .*to_json"),
         ("body STRUCT<a:INT>", "'body' cannot be STRUCT<A:INT>"),
@@ -102,6 +106,14 @@ def test_rows_of_a_source_can_be_written(properties: PropertiesForm) -> None:
 def test_other_columns_are_refused_with_advice(text: str, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         write_columns(_schema(text), ORDERS)
+
+
+def test_columns_in_another_case_get_our_names() -> None:
+    columns = write_columns(_schema("Topic STRING, MSGID STRING, BODY BINARY"), ANYWHERE)
+    batch = pa.RecordBatch.from_pydict({"Topic": ["orders"], "MSGID": ["1"], "BODY": [b"a"]})
+
+    assert columns.names == {"topic", "body"}
+    assert columns.with_our_names(batch).schema.names == ["topic", "msgId", "body"]
 
 
 def test_rows_without_a_topic_are_refused() -> None:
