@@ -195,6 +195,14 @@ class StoreConfig:
         doc="Memory for the messages of all topics that are kept in memory; the oldest are dropped "
         "to make room.",
     )
+    scrub_bytes_per_second: int = option(
+        _MIB,
+        low=0,
+        high=1024 * _MIB,
+        java="scrubBytesPerSecond",
+        doc="How much of the log is checked in the background, and compared with the queues, in "
+        "passes an hour apart; 0 turns it off.",
+    )
     group_readable: bool = option(
         False,
         java="storeGroupReadable",

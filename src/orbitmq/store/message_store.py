@@ -17,6 +17,7 @@ from orbitmq.errors import DiskFullError, MessageError, StateError, StoreError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.hosts import encode_host
 from orbitmq.store.config import FlushMode, StoreConfig
+from orbitmq.store.index.consume_queue import EXTENSION_FOLDER
 from orbitmq.store.log.draft import Draft, Receipt, StoreDurability
 from orbitmq.store.log.fast_forms import Appender
 from orbitmq.store.log.flush import Flusher
@@ -24,6 +25,7 @@ from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, OPENING, Obstacles, u
 from orbitmq.store.opening.parts import log_folders, open_parts
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.memory_topics import MemoryTopics
+from orbitmq.store.reading.scrubbing import Scrub
 from orbitmq.store.retention import (
     Deletion,
     Retention,
@@ -99,6 +101,13 @@ class MessageStore(StoredMessages):
             measure=measure,
             before_deletion=self._note_log_start,
         )
+        self.scrub = Scrub(
+            parts.dispatcher,
+            read=self.read,
+            bytes_per_second=config.scrub_bytes_per_second,
+            has_extensions=(parts.root / EXTENSION_FOLDER).exists(),
+            clock=self._clock,
+        )
         self._upkeep = Upkeep(
             commit_log=self._log,
             queues=self._queues,
@@ -106,6 +115,7 @@ class MessageStore(StoredMessages):
             retry=self._retry,
             fence=self._flusher.fence,
             retain=self._retain,
+            scrub=self.scrub.step,
             obstacles=obstacles,
             clock=self._clock,
             intervals=Intervals(

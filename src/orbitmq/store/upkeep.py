@@ -1,4 +1,4 @@
-"""Upkeep: a thread that prepares log files, writes queues and deletes old files.
+"""Upkeep: a thread that prepares files, writes and checks queues, deletes files.
 
 All of this may wait for the disk, which appending and flushing must not.
 
@@ -51,6 +51,7 @@ class Upkeep:
         retry: Callable[[], None],
         fence: Callable[[str], None],
         retain: Callable[[], object],
+        scrub: Callable[[], None],
         obstacles: Obstacles,
         clock: Clock,
         intervals: Intervals,
@@ -63,6 +64,7 @@ class Upkeep:
         self._obstacles = obstacles
         self._clock = clock
         self._retain = retain
+        self._scrub: Callable[[], None] | None = scrub
         self._intervals = intervals
         self._saved_ms = clock.monotonic_ms()
         self._next_round_ms = self._saved_ms + intervals.round_ms
@@ -105,8 +107,20 @@ class Upkeep:
             self._prepare_log()
             if not woken or self._clock.monotonic_ms() >= self._next_round_ms:
                 self.round()
+                self.scrub()
             if self._clock.monotonic_ms() >= self._next_retain_ms:
                 self.retain()
+
+    def scrub(self) -> None:
+        """Compare some of the queues with the log."""
+        if self._scrub is None:
+            return
+        try:
+            self._scrub()
+        except Exception:
+            # Nothing depends on it.
+            log.exception("queues are no longer compared with the log")
+            self._scrub = None
 
     def retain(self) -> None:
         """Delete files by age and disk use; failed deletions are retried in the next pass."""

@@ -34,6 +34,10 @@ ENTRY_BYTES: Final = ENTRY.size
 # Compat: fills the entries before the first real one if a queue does not begin at 0.
 _FILLER_BYTES: Final = 0x7FFFFFFF
 FILLER: Final = ENTRY.pack(0, _FILLER_BYTES, 0)
+# Compat: queues of a Java broker may have extensions here. Then a tag hash below the limit is an
+# address in them.
+EXTENSION_FOLDER: Final = "consumequeue_ext"
+EXTENSION_BELOW: Final = -(2**31)
 # So many entries that loading cuts off are counted.
 _CUT_MAX: Final = 64
 

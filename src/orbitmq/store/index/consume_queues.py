@@ -266,9 +266,17 @@ class ConsumeQueues:
     def rewrite(
         self, queue: ConsumeQueue, first: QueueOffset, entries: bytes, *, is_start: bool
     ) -> None:
-        """Replace damaged entries on disk; with `is_start`, those before them were deleted."""
+        """Replace damaged entries on disk; with `is_start`, those before them were deleted.
+
+        What has been deleted meanwhile stays deleted.
+        """
         with self._disk_lock:
-            queue.rewrite(first, entries, is_start=is_start)
+            if self.find(queue.topic, queue.queue_id) is not queue:
+                return
+            deleted = max(0, queue.start - first)
+            queue.rewrite(
+                QueueOffset(first + deleted), entries[deleted * ENTRY_BYTES :], is_start=is_start
+            )
             self._unsynced.add(queue)
 
     def delete_topic(self, topic: str) -> None:

@@ -16,14 +16,12 @@ from typing import Final
 
 from orbitmq.errors import StoreDamagedError, StoreFormatError
 from orbitmq.record.scan import EntryRun
-from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
+from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES, EXTENSION_BELOW
 from orbitmq.store.index.deleted_topics import DeletedTopics
 from orbitmq.store.readonly.queue_files import FILLER_RECORD_BYTES, Entry, ReadOnlyQueue
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, QueueKey
 from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 
-# Compat: a tag hash below this is an address in the queue's extension, whose content is advisory.
-_EXTENSION_BELOW: Final = -(2**31)
 # Problems of one queue listed one by one; more are counted with the last one.
 _RANGES_MAX: Final = 100
 
@@ -73,8 +71,10 @@ class QueueAgreement:
         scope: Scope,
         topics: frozenset[str] | None,
         deleted_topics: DeletedTopics | None = None,
+        has_extensions: bool = False,
     ) -> None:
         """`topics` are the broker's topics; None if unknown."""
+        self._has_extensions = has_extensions
         self._deleted_topics = deleted_topics
         self._open_queue = open_queue
         self._findings = findings
@@ -181,7 +181,7 @@ class QueueAgreement:
                 )
             elif (
                 entry[2] != record[2]
-                and entry[2] >= _EXTENSION_BELOW
+                and (entry[2] >= EXTENSION_BELOW or not self._has_extensions)
                 # A stand-in for a lost record has no tag.
                 and not self._scope.is_lost(record[0])
             ):

@@ -25,6 +25,7 @@ from orbitmq.store.config import StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.record_checks import locate_whole
+from orbitmq.store.index.consume_queue import EXTENSION_FOLDER
 from orbitmq.store.index.deleted_topics import DeletedTopics
 from orbitmq.store.log.stand_ins import LOST_FOLDER, is_stand_in
 from orbitmq.store.opening.parts import OWN_FOLDER
@@ -112,6 +113,7 @@ class _Pass:
             scope=scope,
             topics=_known_topics(store.root),
             deleted_topics=DeletedTopics(store.root / OWN_FOLDER),
+            has_extensions=(store.root / EXTENSION_FOLDER).exists(),
         )
         state = store.state
         self._index = IndexAgreement(

@@ -45,6 +45,7 @@ class Queues:
         required_until: int = 1 << 40,
         lost: Callable[[int], bool] = lambda _: False,
         topics: frozenset[str] | None = None,
+        has_extensions: bool = False,
     ) -> QueueAgreement:
         return QueueAgreement(
             lambda topic, queue_id: ReadOnlyQueue(self.folder / topic / str(queue_id), self.files),
@@ -53,6 +54,7 @@ class Queues:
                 log_start=1000, log_end=1 << 40, required_until=required_until, is_lost=lost
             ),
             topics=topics,
+            has_extensions=has_extensions,
         )
 
     @property
@@ -129,14 +131,17 @@ def test_wrong_entries_are_found(queues: Queues) -> None:
     assert "tag hash" in queues.findings.problems[1].text
 
 
-def test_a_tag_hash_kept_in_the_extension_is_not_compared(queues: Queues) -> None:
+@pytest.mark.parametrize("has_extensions", [True, False])
+def test_a_tag_hash_kept_in_an_extension_is_not_compared(
+    queues: Queues, *, has_extensions: bool
+) -> None:
     queues.write(entries(0, tag=-(2**63)))
-    agreement = queues.agreement()
+    agreement = queues.agreement(has_extensions=has_extensions)
 
     agreement.compare("t", 0, EntryRun(0, entries(0)))
     agreement.finish([])
 
-    assert queues.found == []
+    assert bool(queues.found) is not has_extensions
 
 
 def test_entries_without_a_record_are_found(queues: Queues) -> None:
