@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.delivery.pulls import HOLD_MS_MAX
-from orbitmq.broker.exactly_once.query_states import QUERIES_MAX
+from orbitmq.broker.exactly_once.query_states import (
+    PENDING_MOVES_MAX,
+    QUERIES_MAX,
+    STATES_BYTES_MAX,
+)
 from orbitmq.broker.groups import committed_offsets
 from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX, GROUPS_PER_CHANGE_MAX
 from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
@@ -269,7 +273,9 @@ COSTS = (
     Cost(
         (_CODE.DECIDE_WRITES, _CODE.APPOINT_COORDINATOR, _CODE.MOVE_ROWS, _CODE.FORGET_QUERY),
         f"{WRITES_MAX:,} writes, decided and moved in threads",
-        f"the state of a query, of {QUERIES_MAX:,}; of a batch write that is finished, for "
+        f"the state of a query, of {QUERIES_MAX:,} with {_size(STATES_BYTES_MAX)} together; a call a "
+        f"second to each broker that has not moved its rows, {PENDING_MOVES_MAX:,} for all queries; "
+        f"the state of a batch write that is finished, for "
         f"{_option('batchWriteHoursMax')} hours",
     ),
     Cost((_CODE.LIST_QUERIES,), f"{PAGE_MAX:,} queries in a reply", NOTHING),

@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from orbitmq.broker.exactly_once import moving
+from orbitmq.broker.exactly_once.query_states import QueryState, QueryStates
 from orbitmq.client.aio import Admin
 from orbitmq.clock import ManualClock, settle
-from orbitmq.errors import StoreDamagedError
+from orbitmq.errors import RequestRefusedError, StoreDamagedError
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.command import Command
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
     COORDINATORS,
@@ -820,6 +822,50 @@ async def test_a_decision_with_overlong_texts_is_refused(
 
     with pytest.raises(AssertionError, match="256 characters is above the limit of 255"):
         await decide(peer, 0, {WINNER: 1}, end=1, source=source, target=target)
+
+
+async def test_decisions_that_nobody_completes_are_bounded(peer: Peer) -> None:
+    parts = {f"nobody-{name}": Part(writes={WINNER: 1}, start=0, end=1) for name in range(900)}
+
+    async def ask_to_decide(number: int) -> Command:
+        query = f"q{number}"
+        await appoint(peer, query=query)
+        decision = BatchDecision(query=query, batch=0, parts=parts)
+        return await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
+
+    codes = [(await ask_to_decide(number)).code for number in range(11)]
+    refused = await ask_to_decide(11)
+
+    assert set(codes) == {ResponseCode.SUCCESS}
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert "9900 brokers to confirm decisions, of at most 10000" in refused.remark
+    assert (await peer.ask(ForgetQuery(query="q0", force=True))).code == ResponseCode.SUCCESS
+    again = await ask_to_decide(11)
+    assert again.code == ResponseCode.SUCCESS, again.remark
+
+
+async def test_states_of_queries_are_bounded_in_bytes(site: Site) -> None:
+    storing = site.broker._exactly_once.states._storing
+    states = QueryStates(site.broker.store, storing, clock=site.clock, bytes_max=2000)
+    large = {"broker-b": Part(writes={WINNER: 1}, start=0, end=1)}
+
+    async def put(query: str, decision: dict[str, Part] | None) -> None:
+        state = QueryState(query=query, coordinator="broker-a", decision=decision)
+        await states.change(query, lambda _: state)
+
+    async def fill() -> None:
+        for number in range(10):
+            await put(f"q{number}", large)
+
+    with pytest.raises(RequestRefusedError, match="bytes of states of queries, of at most 2000"):
+        await fill()
+    await put("q0", None)
+    await put("q0", large)
+    again = QueryStates(site.broker.store, storing, clock=site.clock)
+    again.load()
+
+    assert again.states == states.states
+    assert (again._bytes, again._pending_moves) == (states._bytes, states._pending_moves)
 
 
 async def test_a_query_for_the_coordinator_stores_nothing(site: Site, peer: Peer) -> None:

@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 RETRY_INTERVAL_MS: Final = 1_000
 _DIGEST_LENGTH: Final = 32
 # Asks a broker to move its part of a batch; returns once it has confirmed.
+# Brokers of one decision whose problems are logged.
+_LOGGED_MAX: Final = 10
+
 RequestMove = Callable[[str, QueryState, Part], Awaitable[None]]
 
 
@@ -222,9 +225,9 @@ class Deciding:
         try:
             await self._request_move(name, state, part)
         except Exception as error:  # noqa: BLE001  # the border: it is retried, whatever it was
-            # Retried every second: each reason is logged once.
+            # Retried every second: each reason is logged once, and of a limited number of brokers.
             problem = _problem(error)
-            if completion.problems.get(name) != problem:
+            if completion.problems.get(name) != problem and len(completion.problems) < _LOGGED_MAX:
                 log.warning(
                     "rows not moved yet query=%s batch=%d broker=%s reason=%s",
                     state.query, state.decided, name, problem.text,

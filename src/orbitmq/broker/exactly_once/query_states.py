@@ -45,6 +45,10 @@ VERSION: Final = 2
 # Version 1 lacks the fields with defaults that version 2 added.
 _VERSIONS_READ: Final = frozenset({1, VERSION})
 QUERIES_MAX: Final = 100_000
+# All states as stored; in memory they take about four times as many bytes.
+STATES_BYTES_MAX: Final = 128 * 1024 * 1024
+# Brokers of decisions that are not complete: each is asked every second until it has confirmed.
+PENDING_MOVES_MAX: Final = 10_000
 NAME_LENGTH_MAX: Final = 255
 # How long undecided rows are kept; and how long all rows are kept after a start, since the broker
 # may have missed their decision.
@@ -94,10 +98,16 @@ class QueryState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredState(NamedTuple):
-    """A state, and the position of its record in the log."""
+    """A state, the position of its record in the log, and the bytes of its body."""
 
     state: QueryState
     physical_offset: PhysicalOffset
+    body_bytes: int
+
+    @property
+    def pending_moves(self) -> int:
+        """How many brokers have to confirm its decision."""
+        return len(self.state.decision or ())
 
 
 class QueryLocks:
@@ -117,7 +127,18 @@ class QueryLocks:
 class QueryStates:
     """The state of every query."""
 
-    def __init__(self, store: MessageStore, storing: Storing, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        storing: Storing,
+        *,
+        clock: Clock,
+        bytes_max: int = STATES_BYTES_MAX,
+    ) -> None:
+        self._bytes_max = bytes_max
+        # Of all states, those that are being stored among them.
+        self._bytes = 0
+        self._pending_moves = 0
         self._store = store
         self._storing = storing
         self._clock = clock
@@ -133,7 +154,11 @@ class QueryStates:
             for message in messages_from(self._store, QUERIES_TOPIC, 0, start):
                 lost -= 1
                 state = _decoded(message.body, message.physical_offset)
-                self._keep(state, PhysicalOffset(message.physical_offset))
+                stored = StoredState(
+                    state, PhysicalOffset(message.physical_offset), len(message.body)
+                )
+                self._count(stored)
+                self._keep(stored)
         except QueueDamagedError as damage:
             raise StoreDamagedError(
                 f"the state of a query that writes exactly once cannot be read: {damage.args[0]}",
@@ -243,15 +268,49 @@ class QueryStates:
             )
 
     async def _put(self, state: QueryState) -> None:
-        draft = Draft(topic=QUERIES_TOPIC, body=msgspec.json.encode(state))
-        (receipt,) = await self._storing.put_durably([draft])
-        self._keep(state, receipt.physical_offset)
+        body = msgspec.json.encode(state)
+        stored = StoredState(state, PhysicalOffset(0), len(body))
+        self._check_growth(stored)
+        self._count(stored)
+        try:
+            (receipt,) = await self._storing.put_durably([Draft(topic=QUERIES_TOPIC, body=body)])
+        except BaseException:
+            self._count(stored, sign=-1)
+            raise
+        self._keep(stored._replace(physical_offset=receipt.physical_offset))
 
-    def _keep(self, state: QueryState, physical_offset: PhysicalOffset) -> None:
-        if state.forgotten:
-            self._kept.pop(state.query, None)
+    def _check_growth(self, stored: StoredState) -> None:
+        """Raise if a state is larger than before, and all together would be too large."""
+        before = self._kept.get(stored.state.query)
+        more_bytes = stored.body_bytes - (before.body_bytes if before is not None else 0)
+        more_moves = stored.pending_moves - (before.pending_moves if before is not None else 0)
+        for what, more, count, most in (
+            ("bytes of states of queries", more_bytes, self._bytes, self._bytes_max),
+            ("brokers to confirm decisions", more_moves, self._pending_moves, PENDING_MOVES_MAX),
+        ):
+            if more > 0 and count + more > most:
+                raise RequestRefusedError(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"the broker has {count} {what}, of at most {most}, and query "
+                    f"{stored.state.query!r} needs {more} more",
+                    hint="wait until other batches are complete; forget queries that no longer "
+                    "run: orbitmq query list, orbitmq query forget",
+                )
+
+    def _keep(self, stored: StoredState) -> None:
+        """Replace a state by one that is counted already."""
+        query = stored.state.query
+        before = self._kept.pop(query, None)
+        if before is not None:
+            self._count(before, sign=-1)
+        if stored.state.forgotten:
+            self._count(stored, sign=-1)
         else:
-            self._kept[state.query] = StoredState(state, physical_offset)
+            self._kept[query] = stored
+
+    def _count(self, stored: StoredState, *, sign: int = 1) -> None:
+        self._bytes += sign * stored.body_bytes
+        self._pending_moves += sign * stored.pending_moves
 
 
 def check_name(what: str, name: str) -> None:
