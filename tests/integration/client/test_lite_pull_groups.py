@@ -161,6 +161,20 @@ async def test_a_seek_back_is_committed_too(cluster: Cluster, topic: str, group:
     assert await committed(cluster, group, queue_of(topic)) == 1
 
 
+async def test_reading_assigned_queues_commits_nothing_unasked(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=2)
+    await send(cluster, topic, *"ab")
+    async with consumer(cluster, group, auto_commit=False) as polling:
+        polling.assign([queue_of(topic), queue_of(topic, 1)])
+        await polled(polling, 2)
+        polling.assign([queue_of(topic)])
+        await polling.seek_to_begin(queue_of(topic))
+
+    assert [broker.offsets.topics_of(group) for broker in cluster.brokers.values()] == [[]]
+
+
 async def test_invalid_offsets_are_refused(cluster: Cluster, topic: str, group: str) -> None:
     await cluster.make_topic(topic, queues=1)
     async with consumer(cluster, group) as polling:

@@ -145,7 +145,7 @@ class LitePullMember:
         self._record_consumed()
         if self._is_sharing:
             await self._rebalancing.stop()
-        else:
+        elif self._commits_unasked:
             await self.offset_store.persist(self.buffer.queues)
         await self.prefetching.stop_all()
         await self._instance.remove_consumer(self)
@@ -171,7 +171,8 @@ class LitePullMember:
             self.prefetching.start(queue)
 
     async def _forget_offsets(self, queues: set[MessageQueue]) -> None:
-        await self.offset_store.persist(queues)
+        if self._commits_unasked:
+            await self.offset_store.persist(queues)
         for queue in queues - set(self.buffer.queues):
             self.offset_store.remove(queue)
 
@@ -209,9 +210,17 @@ class LitePullMember:
         self.buffer.seek(queue, offset)
         await self.prefetching.restart(queue)
 
+    @property
+    def _commits_unasked(self) -> bool:
+        """Whether it commits where it starts and how far it is, or only what the user commits.
+
+        A member of a group commits where it starts: what arrives meanwhile is for the group.
+        """
+        return self._is_sharing or self._options.auto_commit
+
     async def _commit_consumed(self) -> None:
         self._record_consumed()
-        await self.offset_store.persist_all()
+        await self.persist_offsets()
 
     def _record_consumed(self) -> None:
         if self._options.auto_commit:
@@ -273,7 +282,8 @@ class LitePullMember:
 
     async def persist_offsets(self) -> None:
         """Commit the recorded offsets."""
-        await self.offset_store.persist_all()
+        if self._commits_unasked:
+            await self.offset_store.persist_all()
 
     async def reset_offsets(self, topic: str, offsets: dict[MessageQueue, int]) -> None:
         """Resume at offsets that an operator has set."""
