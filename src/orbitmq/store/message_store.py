@@ -73,7 +73,7 @@ class MessageStore(StoredMessages):
         )
         super().__init__(parts, config, memory)
         obstacles = self._obstacles = Obstacles()
-        self._needs: list[Callable[[], PhysicalOffset]] = []
+        self._needs: list[tuple[Callable[[], PhysicalOffset], str]] = []
         self._visibility = Visibility(parts.dispatcher, parts.watermark, obstacles)
         if parts.trouble is not None:
             log.error("messages refused until the disk has room reason=%s", parts.trouble)
@@ -294,9 +294,12 @@ class MessageStore(StoredMessages):
         self._retention.request()
         return self._retain().deletions
 
-    def protect_log_from(self, needed_from: Callable[[], PhysicalOffset]) -> None:
-        """Keep the log from the offset on that `needed_from` returns; called before each pass."""
-        self._needs.append(needed_from)
+    def protect_log_from(self, needed_from: Callable[[], PhysicalOffset], needed_by: str) -> None:
+        """Keep the log from the offset on that `needed_from` returns; called before each pass.
+
+        `needed_by` says who needs it, and what to do; for the log.
+        """
+        self._needs.append((needed_from, needed_by))
 
     def change_options(
         self, *, store: StoreConfig | None = None, retention: RetentionConfig | None = None
@@ -349,14 +352,15 @@ class MessageStore(StoredMessages):
     def _retain(self) -> RetentionPlan:
         # Invariant: queue entries are on disk before their records are deleted; otherwise queues
         # would reuse numbers after a crash.
-        keep_from = min(
-            self._parts.progress_file.saved.dispatched,
-            self._flusher.flushed,
-            self.visible,
-            *(needed_from() for needed_from in self._needs),
+        saved = self._parts.progress_file.saved.dispatched
+        keep_from, needed_by = min(
+            [
+                (min(saved, self._flusher.flushed, self.visible), ""),
+                *((needed_from(), needed_by) for needed_from, needed_by in self._needs),
+            ]
         )
         try:
-            return self._retention.run(keep_from=keep_from)
+            return self._retention.run(keep_from=keep_from, needed_by=needed_by)
         finally:
             if self._retention.refusal:
                 self._obstacles.errors[DISK_FULL] = self._retention.error

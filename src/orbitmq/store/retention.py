@@ -167,6 +167,8 @@ class RetentionPlan:
     deletions: tuple[Deletion, ...] = ()
     # Why messages are refused; empty if they are accepted.
     refusal: str = ""
+    # The oldest file that would be deleted too if it were not needed.
+    kept: Deletion | None = None
 
 
 def decide(
@@ -187,12 +189,11 @@ def decide(
     of `delete_when`, by default the machine's.
     """
     deletions: list[Deletion] = []
+    kept: Deletion | None = None
     freed: Counter[int] = Counter()
     why_now = _why_now(config, log_disks, queue_disk, now_ms, zone, is_requested=is_requested)
     for file in files[:-1]:
         if len(deletions) >= config.files_max:
-            break
-        if keep_from is not None and file.end_offset > keep_from:
             break
         reason = _expiry(file, config, now_ms) if why_now else ""
         if reason:
@@ -201,10 +202,14 @@ def decide(
             reason = _pressure(config, log_disks, queue_disk, freed)
         if not reason:
             break
-        deletions.append(Deletion(path=file.path, reason=reason))
+        deletion = Deletion(path=file.path, reason=reason)
+        if keep_from is not None and file.end_offset > keep_from:
+            kept = deletion
+            break
+        deletions.append(deletion)
         freed[file.device] += file.file_bytes
     return RetentionPlan(
-        deletions=tuple(deletions), refusal=_refusal(config, log_disks, queue_disk)
+        deletions=tuple(deletions), refusal=_refusal(config, log_disks, queue_disk), kept=kept
     )
 
 
@@ -342,6 +347,8 @@ class Retention:
     before_deletion: Callable[[int], None] = lambda _: None
     # Why messages are refused; empty if they are accepted.
     refusal: str = field(default="", init=False)
+    # The file that is kept beyond its time, which is logged.
+    _kept: Path | None = field(default=None, init=False)
     _requested_passes: int = field(default=0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -357,8 +364,8 @@ class Retention:
             f"{self.config.interval_ms / 1000:g} seconds after that",
         )
 
-    def run(self, *, keep_from: PhysicalOffset | None = None) -> RetentionPlan:
-        """Do one pass; files that reach beyond `keep_from` are kept."""
+    def run(self, *, keep_from: PhysicalOffset | None = None, needed_by: str = "") -> RetentionPlan:
+        """Do one pass; files that reach beyond `keep_from` are kept, and `needed_by` says why."""
         with self._lock:
             is_requested = self._requested_passes > 0
             self._requested_passes = max(0, self._requested_passes - 1)
@@ -373,6 +380,7 @@ class Retention:
                 keep_from=keep_from,
             )
             self._set_refusal(plan.refusal)
+            self._report_kept(plan.kept if needed_by else None, needed_by)
             # Compat: of several folders, those above the limit for forced deletion get no new files.
             self.commit_log.full_folders = frozenset(
                 folder
@@ -395,6 +403,16 @@ class Retention:
                 self.queues.raise_starts(log_start)
                 if self.indexes is not None:
                     self.indexes.delete_before(log_start)
+
+    def _report_kept(self, kept: Deletion | None, needed_by: str) -> None:
+        if kept is not None and kept.path != self._kept:
+            log.warning(
+                "log files kept beyond their time first=%s reason=%s; needed by %s",
+                kept.path.name,
+                kept.reason,
+                needed_by,
+            )
+        self._kept = kept.path if kept is not None else None
 
     def _set_refusal(self, refusal: str) -> None:
         if refusal and not self.refusal:

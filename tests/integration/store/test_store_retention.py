@@ -13,6 +13,7 @@ import pytest
 
 from orbitmq.clock import ManualClock
 from orbitmq.errors import DiskFullError, SettingsError, StateError
+from orbitmq.model.queues import PhysicalOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.settings import Settings
 from orbitmq.settings.rocketmq_options import ServerRole
@@ -148,6 +149,26 @@ def test_records_are_kept_until_their_entries_are_on_disk(tmp_path: Path) -> Non
         assert store.delete_expired() == ()
         store._upkeep.round()
         assert store.delete_expired() != ()
+
+
+def test_files_that_are_kept_beyond_their_time_are_logged_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    needed = PhysicalOffset(0)
+    with filled(tmp_path, 200, Disk()) as store:
+        store.protect_log_from(lambda: needed, "rows of a query hint=forget it")
+        assert not store.delete_expired()
+        age_files(tmp_path, 100)
+
+        assert not store.delete_expired()
+        assert not store.delete_expired()
+        needed = store.log_end
+        deleted = store.delete_expired()
+
+    (line,) = [line for line in caplog.messages if "kept" in line]
+    assert line.startswith(f"log files kept beyond their time first={0:020d} reason=last written")
+    assert line.endswith("needed by rows of a query hint=forget it")
+    assert deleted
 
 
 def test_a_full_disk_refuses_messages_until_it_has_room(tmp_path: Path) -> None:

@@ -186,7 +186,11 @@ def test_files_that_are_still_needed_are_kept() -> None:
     found = files(100, 100, 100, 0)
 
     assert names(decided(found, 95, keep_from=PhysicalOffset(2 * GIB))) == ["0", "1"]
-    assert names(decided(found, 95, keep_from=PhysicalOffset(2 * GIB - 1))) == ["0"]
+    plan = decided(found, 95, keep_from=PhysicalOffset(2 * GIB - 1))
+    assert names(plan) == ["0"]
+    assert plan.kept is not None
+    assert plan.kept.path.name == "1"
+    assert decided(files(1, 0), keep_from=PhysicalOffset(0)).kept is None
 
 
 def test_a_disk_that_cannot_be_measured_counts_as_empty() -> None:

@@ -46,6 +46,10 @@ _EXPIRY_INTERVAL_MS: Final = 60_000
 # A broker may have millions of rows to move.
 _MOVE_TIMEOUT_MS: Final = 300_000
 _CLUSTER_VIEW_TIMEOUT_MS: Final = 3_000
+_NEEDED_BY: Final = (
+    "rows that are written exactly once hint=orbitmq query list shows batches that are not complete; "
+    "orbitmq query forget --force gives one up"
+)
 
 
 class ExactlyOnce:
@@ -69,7 +73,7 @@ class ExactlyOnce:
         self._rpc = rpc
         self._addresses = _BrokerAddresses(rpc, name_servers)
         self.states = QueryStates(store, storing, clock=clock)
-        store.protect_log_from(self.states.needed_from)
+        store.protect_log_from(self.states.needed_from, _NEEDED_BY)
         self._topics = topics
         self.moving = Moving(store, self.states, has_queue=self._has_queue, on_moved=on_moved)
         self.deciding = Deciding(broker_name, self.states, self._request_move, clock=clock)
