@@ -91,12 +91,24 @@ class Descriptor:
 
     def clear(self, start: int, end: int) -> bool:
         """Zero every byte of a range, writing only where needed; returns whether it was needed."""
+        if self._is_hole(start):
+            return False
         # Perf: a page of an allocated range stops counting as a hole once it is read. Readahead, or
         # reading part of a page, would thus go on to the end: 4 s for 1 GiB of holes
         # (benchmarks/store_recovery.py). So would pages that were read ahead earlier.
         os.posix_fadvise(self.number, start, end - start, os.POSIX_FADV_DONTNEED)
         with self.without_readahead():
             return self._clear(start, end)
+
+    def _is_hole(self, start: int) -> bool:
+        """Whether the file has nothing but a hole from a place on."""
+        try:
+            os.lseek(self.number, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return True
+            raise
+        return False
 
     def first_hole(self) -> int:
         """Where the first hole is; the size of the file if the file system knows of none."""
@@ -113,7 +125,7 @@ class Descriptor:
                     break  # Only holes up to the end of the file.
                 raise
             content = self.pread(min(_CLEAR_BYTES - at % _CLEAR_BYTES, end - at), at)
-            if content.count(0) != len(content):
+            if content != bytes(len(content)):
                 self.pwrite(bytes(len(content)), at)
                 written = True
             at += max(len(content), 1)

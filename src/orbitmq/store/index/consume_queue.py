@@ -14,6 +14,7 @@ Crash: no checksum; entries of records beyond a known point are cut on load and 
 
 from __future__ import annotations
 
+import stat
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,13 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.errors import StoreFormatError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.files.file_names import file_name, is_unfinished, offset_of, refuse_folder
-from orbitmq.store.index.entry_search import end_where, first_not, start_where
+from orbitmq.store.index.entry_search import (
+    end_where,
+    first_not,
+    in_blocks,
+    is_zero,
+    start_where,
+)
 
 if TYPE_CHECKING:
     from threading import RLock
@@ -40,6 +47,8 @@ EXTENSION_FOLDER: Final = "consumequeue_ext"
 EXTENSION_BELOW: Final = -(2**31)
 # So many entries that loading cuts off are counted.
 _CUT_MAX: Final = 64
+# So many entries after the end, about a page, are looked at before any are cleared.
+_CLEAR_MAX: Final = 256
 
 
 def decode_entry(content: bytes) -> tuple[int, int, int] | None:
@@ -48,6 +57,11 @@ def decode_entry(content: bytes) -> tuple[int, int, int] | None:
         return None
     physical_offset, record_bytes, tag_hash = ENTRY.unpack(content)
     return physical_offset, record_bytes, tag_hash
+
+
+def _written_count(content: bytes) -> int:
+    """How many entries there are up to the last byte that is not zero."""
+    return -(-len(content.rstrip(bytes(1))) // ENTRY_BYTES)
 
 
 class ConsumeQueue:
@@ -142,14 +156,15 @@ class ConsumeQueue:
 
         # Invariant: entries are written in order, and all that were synced are there, so the good
         # ones come first, and fillers before those.
+        read = in_blocks(self._on_disk, low)
         high = self._written_until(firsts[-1])
-        end = end_where(self._on_disk, is_good, low, high)
-        first = end_where(self._on_disk, lambda entry: entry[1] == _FILLER_BYTES, low, end)
-        self._set_range(first, end)
+        end = end_where(read, is_good, low, high)
+        first = end_where(read, lambda entry: entry[1] == _FILLER_BYTES, low, end)
+        self._set_range(first, end, decode_entry(read(end - 1, 1)) if end > first else None)
         if good_until is not None:
-            cut = self._on_disk(end, _CUT_MAX).rstrip(bytes(1))
-            self.cut_until = QueueOffset(end + -(-len(cut) // ENTRY_BYTES))
-            self._clear_after(end, firsts)
+            self.cut_until = QueueOffset(end + _written_count(read(end, _CUT_MAX)))
+            is_clear = 0 < high - end <= _CLEAR_MAX and is_zero(read(end, high - end))
+            self._clear_after(end, firsts, clear_until=high if is_clear else end)
         return ""
 
     def _written_until(self, last_file: int) -> int:
@@ -159,10 +174,9 @@ class ConsumeQueue:
         hole = self._files.first_hole(self._path(last_file))
         return (last_file + min(hole + ENTRY_BYTES - 1, self._file_bytes)) // ENTRY_BYTES
 
-    def _set_range(self, start: int, end: int) -> None:
+    def _set_range(self, start: int, end: int, last: Entry | None) -> None:
         self.start, self.end = QueueOffset(start), QueueOffset(end)
         self._tail = (end, bytearray())
-        last = decode_entry(self._on_disk(end - 1, 1)) if end > start else None
         self.max_physical_end = PhysicalOffset(last[0] + last[1] if last else 0)
 
     def _file_offsets(self) -> tuple[list[int], str]:
@@ -175,8 +189,10 @@ class ConsumeQueue:
                 raise StoreFormatError(
                     f"{path} is not a file of a consume queue", hint="move it away"
                 )
-            refuse_folder(path)
-            size = path.stat().st_size
+            status = path.stat()
+            if stat.S_ISDIR(status.st_mode):
+                refuse_folder(path)
+            size = status.st_size
             if size < self._file_bytes and is_unfinished(path, self._file_bytes):
                 if path != paths[-1]:
                     return found, f"{path} was never finished"
@@ -207,14 +223,14 @@ class ConsumeQueue:
         count_bytes = min(count * ENTRY_BYTES, first + self._file_bytes - at)
         return self._files.pread(self._path(first), count_bytes, at - first)
 
-    def _clear_after(self, end: int, firsts: list[int]) -> None:
+    def _clear_after(self, end: int, firsts: list[int], *, clear_until: int) -> None:
         for first in firsts:
             if first + self._file_bytes <= end * ENTRY_BYTES:
                 continue
             if first >= end * ENTRY_BYTES and first != firsts[0]:
                 self._delete_file(first)
                 continue
-            at = max(0, end * ENTRY_BYTES - first)
+            at = max(0, clear_until * ENTRY_BYTES - first)
             if self._files.clear(self._path(first), at, self._file_bytes):
                 self._unsynced.add(first)
 
@@ -348,12 +364,19 @@ class ConsumeQueue:
 
         The queue keeps its end, even if no entry is left.
         """
+        if not log_start:
+            return
 
         def read(number: int, count: int) -> bytes:
             return self.entries(QueueOffset(number), count)
 
         self.start = QueueOffset(
-            start_where(read, lambda entry: not 0 <= entry[0] < log_start, self.start, self.end)
+            start_where(
+                in_blocks(read, self.start),
+                lambda entry: not 0 <= entry[0] < log_start,
+                self.start,
+                self.end,
+            )
         )
         self.min_physical_offset = max(log_start, self.min_physical_offset)
         last_file = max(0, self.end * ENTRY_BYTES - 1) // self._file_bytes * self._file_bytes

@@ -45,6 +45,33 @@ def start_where(read: ReadEntries, holds: Callable[[Entry], bool], low: int, hig
     return start
 
 
+def in_blocks(read: ReadEntries, low: int) -> ReadEntries:
+    """Read many entries at a time where a search that begins at `low` looks at neighbours."""
+    # Perf: a queue of a few entries is loaded with one read instead of fourteen
+    # (benchmarks/broker_start.py).
+    kept_first, kept, last = 0, b"", low
+
+    def read_kept(number: int, count: int) -> bytes:
+        nonlocal kept_first, kept, last
+        at = (number - kept_first) * ENTRY.size
+        if not 0 <= at < len(kept) and abs(number - last) <= _NEIGHBOURS:
+            kept_first = number // _NEIGHBOURS * _NEIGHBOURS
+            kept = read(kept_first, _NEIGHBOURS)
+            at = (number - kept_first) * ENTRY.size
+        last = number
+        content = kept[at : at + count * ENTRY.size] if at >= 0 else b""
+        # A block may begin before the first file, or end with a file.
+        return content if len(content) == count * ENTRY.size else read(number, count)
+
+    return read_kept
+
+
+def is_zero(content: bytes) -> bool:
+    """Whether there are only zero bytes."""
+    # Perf: counting them takes 40 us for a page, comparing a tenth of a microsecond.
+    return content == bytes(len(content))
+
+
 def first_not(holds: Callable[[int], bool], low: int, high: int) -> int:
     """Find, by bisection, the first number for which the condition no longer holds."""
     while low < high:
@@ -67,7 +94,7 @@ def _bisect(read: ReadEntries, holds: Callable[[Entry], bool], low: int, high: i
 def _known_from(read: ReadEntries, number: int, end: int) -> Entry | None:
     """The first entry from a number on that is not zero bytes; None if there is none."""
     content = read(number, 1)
-    while content and not any(content):
+    while content and is_zero(content):
         number += len(content) // ENTRY.size
         content = read(number, min(_NEIGHBOURS, end - number))
     at = (len(content) - len(content.lstrip(bytes(1)))) // ENTRY.size * ENTRY.size
@@ -79,8 +106,7 @@ def _find(read: ReadEntries, holds: Callable[[Entry], bool], first: int, end: in
     while first < end:
         content = read(first, end - first)
         count = len(content) // ENTRY.size
-        # Perf: after the end of a queue are zero bytes; counting them takes 1 us, decoding 8.
-        if content.count(0) < len(content):
+        if not is_zero(content):
             for at, entry in enumerate(ENTRY.iter_unpack(content[: count * ENTRY.size])):
                 if holds(entry):
                     return first + at

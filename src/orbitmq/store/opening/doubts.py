@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.model.queues import PhysicalOffset
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.files.record_checks import (
     HEAD_BYTES,
     damage_of,
@@ -66,8 +66,9 @@ class Doubts:
             # Whoever stopped cleanly left zero bytes after the newest entry.
             all_written=self.clean and (not self.ours or saved.dispatched == end),
             names_synced=self.ours,
+            is_consistent=self._is_consistent,
+            log_start=start,
         )
-        doubtful += self.queues.drop_inconsistent(self._is_consistent)
         if self.interrupted is not None:
             log.warning("rebuilding queues reason=an earlier rebuild was interrupted")
             self.queues.drop_again(self.interrupted)
@@ -82,7 +83,6 @@ class Doubts:
         if known.queued_until is None:
             # Another broker stopped cleanly: its queues follow the log up to their newest entry.
             good_until = max((queue.max_physical_end for queue in self.queues), default=start)
-        self.queues.raise_starts(start)
         if self.ours and not doubtful and saved.queue_totals is not None:
             doubtful += self._compare_totals(saved.queue_totals)
         if doubtful or not self.queues.count:
@@ -144,28 +144,31 @@ class Doubts:
 
     def _is_consistent(self, queue: ConsumeQueue) -> bool:
         """Whether the newest entry of a queue points to a record that agrees."""
-        entry = queue.entry(type(queue.end)(queue.end - 1))
+        entry = queue.entry(QueueOffset(queue.end - 1))
         if entry is None:
             return False
         physical_offset, record_bytes, _ = entry
         if physical_offset < self.commit_log.start:
-            older = queue.entry(type(queue.end)(queue.end - 2))
+            older = queue.entry(QueueOffset(queue.end - 2))
             is_behind = older is None or older[0] < physical_offset
             return is_behind and 0 < record_bytes <= self.commit_log.start - physical_offset
         if queue.topic.startswith(_SHARED_RECORDS):
             return True
         record = self.commit_log.pread(physical_offset, record_bytes)
-        if record is None or self._damage(queue, physical_offset, record, named=False):
+        if record is None:
             return False
-        named = not self._damage(queue, physical_offset, record, named=True)
-        numbered = queue_offset_of(record) == queue.end - 1
-        if self.ours:
-            # Entries and records that our saved progress covers agreed once. A record with the
-            # right number and another name is damaged, and reading it reports that. Rebuilding
-            # the queue would trust the record, and end before it.
-            return named or numbered
-        # Java leaves stale entries after a cut, which may point to records of the same queue.
-        return named and numbered
+        number = queue.end - 1
+        if not self._damage(queue, physical_offset, record, named=True):
+            # Java leaves stale entries after a cut, which may point to records of the same queue.
+            return self.ours or queue_offset_of(record) == number
+        # Entries and records that our saved progress covers agreed once. A record with the right
+        # number and another name is damaged, and reading it reports that. Rebuilding the queue
+        # would trust the record, and end before it.
+        return (
+            self.ours
+            and not self._damage(queue, physical_offset, record, named=False)
+            and queue_offset_of(record) == number
+        )
 
     def _damage(
         self, queue: ConsumeQueue, physical_offset: int, record: bytes, *, named: bool
