@@ -23,7 +23,12 @@ from orbitmq.errors import (
     TopicMissingError,
 )
 from orbitmq.model.groups import GroupConfig
-from orbitmq.model.names import is_system_group
+from orbitmq.model.names import (
+    REPLY_TOPIC_SUFFIX,
+    is_group_topic,
+    is_system_group,
+    is_system_topic,
+)
 from orbitmq.model.routes import MissingBroker
 from orbitmq.protocol.codes import ResponseCode
 
@@ -131,6 +136,22 @@ async def group_config(admin: Admin, group: str) -> GroupConfig:
             hint = f"existing groups: {', '.join(own[:20])}" if own else "there are no groups"
         raise GroupMissingError(f"there is no group {group!r}", hint=hint)
     return configs[group]
+
+
+async def users_topics(admin: Admin, *, cluster: str | None = None) -> list[str]:
+    """The topics that users made: not those of groups, nor those that brokers create."""
+    view = await admin.brokers.clusters()
+    # Brokers create topics with their own name and that of their cluster.
+    own = {
+        *view.brokers,
+        *view.clusters,
+        *(f"{one}{REPLY_TOPIC_SUFFIX}" for one in view.clusters),
+    }
+    return [
+        name
+        for name in await admin.topics.names(cluster=cluster)
+        if name not in own and not is_system_topic(name) and not is_group_topic(name)
+    ]
 
 
 async def _missing(admin: Admin, topic: str) -> TopicMissingError:

@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli import topic_details
-from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.administering import NameServers, Yes, administer, confirm, users_topics
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.topics import NEW_TOPIC_QUEUES
 from orbitmq.errors import RouteNotFoundError
-from orbitmq.model.names import REPLY_TOPIC_SUFFIX, is_group_topic, is_system_topic
 from orbitmq.model.topics import Permission, TopicConfig
 
 Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
@@ -52,21 +51,9 @@ def list_topics(
     """List the topics."""
 
     async def ask(admin: Admin) -> list[str]:
-        names = await admin.topics.names(cluster=cluster)
         if everything:
-            return names
-        view = await admin.brokers.clusters()
-        # Brokers create topics with their own name and that of their cluster.
-        own = {
-            *view.brokers,
-            *view.clusters,
-            *(f"{one}{REPLY_TOPIC_SUFFIX}" for one in view.clusters),
-        }
-        return [
-            name
-            for name in names
-            if name not in own and not is_system_topic(name) and not is_group_topic(name)
-        ]
+            return await admin.topics.names(cluster=cluster)
+        return await users_topics(admin, cluster=cluster)
 
     rows = [{"topic": name} for name in administer(namesrv, ask)]
     show_rows(rows, as_json=as_json, empty="no topics; create one with: orbitmq topic create TOPIC")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.cli.administering import NameServers, administer
+from orbitmq.cli.administering import NameServers, administer, users_topics
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows
 from orbitmq.client.aio.admin import Admin
@@ -27,17 +27,22 @@ def traffic(
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]")] = None,
     *,
     active: Annotated[bool, typer.Option(help="Only topics with messages today.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include system topics.")] = False,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how much is sent to topics, and how much each group consumes."""
 
     async def ask(admin: Admin) -> list[dict[str, object]]:
-        names = [topic] if topic else await admin.topics.names()
+        if topic:
+            names = [topic]
+        elif everything:
+            names = [name for name in await admin.topics.names() if not is_group_topic(name)]
+        else:
+            names = await users_topics(admin)
         return [
             dataclasses.asdict(row)
             for name in names
-            if not is_group_topic(name)
             for row in await admin.traffic.of(name)
             if not active or row.messages_in or row.messages_out
         ]

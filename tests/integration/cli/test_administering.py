@@ -325,6 +325,10 @@ def test_a_topic_is_looked_into(run: Run) -> None:
 
     (traffic,) = rows(run("topic", "traffic", "logs", "--json"))
     assert (traffic["group"], traffic["lag"]) == (None, 0)
+    listed = {row["topic"] for row in rows(run("topic", "traffic", "--json"))}
+    assert "logs" in listed
+    assert not listed & {"TBW102", "broker-a", "DefaultCluster"}
+    assert "TBW102" in run("topic", "traffic", "--all").stdout
     entries = rows(run("queryCq", "-t", "logs", "-b", "broker-b", "-q", "1", "-i", "0", "--json"))
     assert [row["offset"] for row in entries] == [0, 1]
     shares = rows(run("allocateMQ", "-t", "logs", "-i", "b,a", "--json"))

@@ -72,7 +72,7 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
     "allocateMQ": (Alias(ours="topic allocation", arguments=("-t", "-i"), lists=True),),
     "statsAll": (
         Alias(ours="topic traffic", arguments=("-t",), switches={"-a": "--active"}),
-        Alias(ours="topic traffic", switches={"-a": "--active"}),
+        Alias(ours="topic traffic", switches={"-a": "--active"}, always=("--all",)),
     ),
     "queryCq": (
         Alias(

@@ -152,7 +152,7 @@ def test_every_command_of_mqadmin_works_or_says_what_to_use_instead() -> None:
         ("resetOffsetByTime -g G -t T -s 0 -b h:1 -q 2 -o 7", "offset set --yes -- G T h:1 2 7"),
         ("updateOrderConf -t T -m put -v a:4", "kv put -- ORDER_TOPIC_CONFIG T a:4"),
         ("cleanUnusedTopic -b b", "broker clean --only topics --yes -- b"),
-        ("statsAll -a", "topic traffic --active"),
+        ("statsAll -a", "topic traffic --all --active"),
         ("printMsg -t T -s tag", "message find --from 0 --count 1000000 --tags tag -- T"),
         ("topic list", "topic list"),
         ("", ""),
