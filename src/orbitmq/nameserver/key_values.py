@@ -10,6 +10,7 @@ that arrive during a write share the next one.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 Table = dict[str, dict[str, str]]
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
+# Keys that one listing logs, on the event loop.
+_LOGGED_MAX: Final = 200
 
 
 class _File(msgspec.Struct, kw_only=True):
@@ -54,7 +57,7 @@ class KeyValueStore:
                 f"cannot read {self._path}: {error.strerror}",
                 hint="kvConfigPath must name a readable file in a folder that can be written to",
             ) from error
-        if content:
+        if content is not None:
             try:
                 self._table = java_json.decode(content, _File).table
                 self._content_bytes = sum(
@@ -65,7 +68,7 @@ class KeyValueStore:
             except ProtocolError as error:
                 raise SettingsError(
                     f"{self._path} is broken: {error}",
-                    hint="restore it from its .bak copy, or move it away",
+                    hint="restore it from its .bak copy, or move both away",
                 ) from error
 
     def get(self, namespace: str, key: str) -> str | None:
@@ -140,11 +143,18 @@ class KeyValueStore:
         self._table, self._content_bytes = table, content_bytes
 
     def log_all(self) -> None:
-        """Log every key."""
-        log.info("key values namespaces=%d", len(self._table))
-        for namespace, keys in self._table.items():
-            for key, value in keys.items():
-                log.info("key value namespace=%s key=%s value=%s", namespace, key, value)
+        """Log the keys, up to a limit."""
+        entries = (
+            (namespace, key, value)
+            for namespace, keys in self._table.items()
+            for key, value in keys.items()
+        )
+        count = sum(map(len, self._table.values()))
+        log.info("key values namespaces=%d keys=%d", len(self._table), count)
+        for namespace, key, value in itertools.islice(entries, _LOGGED_MAX):
+            log.info("key value namespace=%s key=%s value=%.1000s", namespace, key, value)
+        if count > _LOGGED_MAX:
+            log.info("further key values count=%d", count - _LOGGED_MAX)
 
 
 @dataclass(slots=True, eq=False)
@@ -171,13 +181,19 @@ def _write(path: Path, table: Table) -> None:
     replace_file(path, java_json.encode(_File(table=table)))
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path) -> bytes | None:
+    """Read the file; None if neither it nor its copy is there."""
     delete_leftovers(path)
+    copy = path.with_name(path.name + ".bak")
+    if not path.exists() and copy.exists():
+        # Compat: RocketMQ deletes the file before it renames the new one, and may die in between.
+        log.warning("key values loaded from the copy file=%s reason=%s is missing", copy, path)
+        path = copy
     try:
         with path.open("rb") as file:
             content = file.read(_FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        return b""
+        return None
     if len(content) > _FILE_BYTES_MAX:
         raise SettingsError(
             f"{path} is larger than {_FILE_BYTES_MAX} bytes",

@@ -56,6 +56,40 @@ async def test_a_file_that_is_broken_stops_the_start_and_is_left_alone(tmp_path:
     assert path.read_bytes() == b'{"configTable":'
 
 
+async def test_a_file_that_lost_its_content_stops_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "kv.json"
+    path.write_bytes(b"")
+
+    with pytest.raises(SettingsError, match=r"kv.json is broken.*restore it from its .bak copy"):
+        await KeyValueStore(path).load()
+
+
+async def test_the_copy_is_loaded_if_the_file_is_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "kv.json.bak").write_text('{"configTable":{"n":{"k":"v"}}}')
+    store = KeyValueStore(tmp_path / "kv.json")
+
+    await store.load()
+
+    assert store.get("n", "k") == "v"
+    assert "key values loaded from the copy" in caplog.text
+
+
+async def test_a_long_listing_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    table = {"n": {f"k{number}": "v" * 5000 for number in range(300)}}
+    (tmp_path / "kv.json").write_text(json.dumps({"configTable": table}))
+    store = KeyValueStore(tmp_path / "kv.json")
+    await store.load()
+
+    with caplog.at_level(logging.INFO):
+        store.log_all()
+
+    assert len(caplog.messages) == 202
+    assert max(map(len, caplog.messages)) < 1100
+    assert caplog.messages[-1] == "further key values count=100"
+
+
 async def test_a_file_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         await loaded(tmp_path)
