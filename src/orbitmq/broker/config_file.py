@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 _FILE_BYTES_MAX: Final = 256 * 1024 * 1024
-_CHECKSUM: Final = re.compile(rb',?"checksum":"([0-9a-f]{8})"\}\s*\Z')
+_CHECKSUM: Final = re.compile(rb',?\s*"checksum"\s*:\s*"([0-9a-f]{8})"\s*\}\s*\Z')
 _CHECKSUM_BYTES_MAX: Final = 100
 
 
@@ -176,9 +176,10 @@ def _load(path: Path, shape: type[T], modes: FileModes) -> tuple[T, _Tree, bool]
             whole = _read(candidate)
             content, is_as_written = _without_checksum(whole)
             document = java_json.decode(content, shape)
-            unknown = _unknown_members(
-                java_json.decode(content, dict), msgspec.to_builtins(document, str_keys=True)
-            )
+            seen = java_json.decode(content, dict)
+            # An editor may have moved it.
+            is_as_written &= seen.pop("checksum", None) is None
+            unknown = _unknown_members(seen, msgspec.to_builtins(document, str_keys=True))
         except FileNotFoundError:
             continue
         except ProtocolError as error:

@@ -94,6 +94,20 @@ async def test_a_checksum_is_no_member_of_a_later_release(path: Path, rest: byte
     assert path.read_bytes().count(b"checksum") == 1
 
 
+@pytest.mark.parametrize("sort_keys", [False, True])
+async def test_a_file_that_an_editor_laid_out_anew_is_used_with_a_warning(
+    path: Path, caplog: pytest.LogCaptureFixture, *, sort_keys: bool
+) -> None:
+    await (await loaded(path)).change(put("a"))
+    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=2, sort_keys=sort_keys))
+
+    with caplog.at_level(logging.WARNING):
+        await (await loaded(path)).change(put("b"))
+
+    assert "does not match its checksum" in caplog.text
+    assert path.read_bytes().count(b"checksum") == 1
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0), st.integers(0, 7))
 def test_a_flipped_bit_is_noticed(
