@@ -6,6 +6,7 @@ expression do not matter; `normalised` is the same for all spellings of one filt
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,8 @@ TAGS_CHARACTERS_MAX: Final = 16_384
 TAGS_MAX: Final = 1_000
 
 _SEPARATOR: Final = "||"
+# At an end of a tag, or beside a space.
+_STRAY_BAR: Final = re.compile(r"(?:^|(?<=\s))\||\|(?=\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,21 @@ def parse_tags(expression: str | None) -> TagFilter:
             expression, 1, f"expected tags around {_SEPARATOR}, as in TagA || TagB"
         )
     return TagFilter(frozenset(tag for part in parts if (tag := part.strip(TRIMMED))))
+
+
+def check_typed(expression: str, asked: TagFilter) -> None:
+    """Refuse a single bar where a user meant two: RocketMQ takes `paid | sent` for one tag.
+
+    A bar within a word stays: a tag may contain it.
+    """
+    for tag in asked.tags or ():
+        if found := _STRAY_BAR.search(tag):
+            raise FilterSyntaxError(
+                expression,
+                expression.index(tag) + found.start() + 1,
+                f"a single | is part of the tag {tag!r}; write {_SEPARATOR} between tags, as in "
+                "TagA || TagB",
+            )
 
 
 def _always(_tag_hash: int) -> bool:

@@ -544,12 +544,29 @@ async def test_misuse_is_refused_with_a_hint(cluster: Cluster, topic: str, group
         consumer.subscribe(topic)
 
 
+async def test_a_consumer_without_a_subscription_does_not_start(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic)
+    seen = Seen()
+    consumer = consumer_of(cluster, group, on_message=seen.awaited)
+    with pytest.raises(StateError, match=rf"group '{group}' subscribes to no topic .*subscribe\("):
+        await consumer.start()
+
+    # It is not too late.
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(cluster, topic, b"1")
+        await seen.all_of({b"1"})
+
+
 async def test_two_consumers_of_a_group_need_names_of_their_own(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     first = consumer_of(cluster, group, on_message=print, instance_name="shared")
     second = consumer_of(cluster, group, on_message=print, instance_name="shared")
     first.subscribe(topic)
+    second.subscribe(topic)
     async with first:
         with pytest.raises(StateError, match=f"already has a consumer of the group '{group}'"):
             await second.start()

@@ -11,6 +11,7 @@ from orbitmq.protocol.requests.topics import DeleteTopic
 from tests.integration.client.conftest import Cluster
 from tests.integration.client.consuming import QUICK, Seen, consumer_of
 from tests.integration.client.pulling import bodies, polled, queue_of, send
+from tests.waiting import until
 
 OLD = ["old 0", "old 1", "old 2", "old 3"]
 FEW = ["new 0", "new 1"]
@@ -139,14 +140,18 @@ async def test_a_pull_consumer_is_sent_to_the_first_message_of_the_new_topic(
     assert WARNED in caplog.text
 
 
-async def test_a_pull_past_the_end_that_nothing_read_leads_to_still_leads_to_the_end(
+async def test_a_reset_past_the_end_skips_all_messages(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic, queues=1)
     await send(cluster, topic, *OLD)
-    async with PullConsumer(group, namesrv=cluster.namesrv) as consumer:
-        await consumer.pull(queue_of(topic), "*", 0, 2)
+    consumer = LitePullConsumer(group, namesrv=cluster.namesrv, consume_from="first")
+    async with consumer:
+        consumer.assign([queue_of(topic)])
+        assert await polled(consumer, len(OLD)) == OLD
 
-        moved = await consumer.pull(queue_of(topic), "*", 100)
+        await consumer._running_member().reset_offsets(topic, {queue_of(topic): 100})
+        await until(lambda: consumer.position(queue_of(topic)) == len(OLD))
+        await send(cluster, topic, "after")
 
-    assert (moved.status, moved.next_offset) == (PullStatus.OFFSET_ILLEGAL, len(OLD))
+        assert await polled(consumer, 1) == ["after"]

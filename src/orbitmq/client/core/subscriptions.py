@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import FilterSyntaxError, StateError
-from orbitmq.filtering.tags import parse_tags
+from orbitmq.filtering.tags import check_typed, parse_tags
 from orbitmq.model.names import check_topic
 from orbitmq.model.subscriptions import EVERYTHING, SQL92, TAG, Subscription
 
@@ -56,6 +56,7 @@ def subscription_of(topic: str, expression: Expression, *, version_ms: int) -> S
         )
     if not asked.tags:
         raise FilterSyntaxError(expression, 1, "expected tags, as in TagA || TagB, or * for all")
+    check_typed(expression, asked)
     return Subscription(
         topic=topic,
         expression=expression,

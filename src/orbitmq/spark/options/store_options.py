@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from orbitmq.errors import SettingsError
-from orbitmq.filtering.tags import TagFilter, parse_tags
+from orbitmq.filtering.tags import TagFilter, check_typed, parse_tags
 from orbitmq.spark.options.spark_options import options_from, spark_option
 from orbitmq.spark.options.topic_options import TopicOptions
 
@@ -78,7 +78,7 @@ class StoreOptions(TopicOptions):
             )
         # Not super(): with slots, dataclass makes a new class, which super() does not know.
         TopicOptions.__post_init__(self)
-        parse_tags(self.tags)
+        check_typed(self.tags, parse_tags(self.tags))
         self._listed_paths()
 
     @classmethod

@@ -56,6 +56,9 @@ class SimulatedBrokers:
             )
         return self.topics[topic]
 
+    async def topic_names(self) -> list[str]:
+        return [*self.topics]
+
     async def group_members(self, topic: str, _group: str) -> list[str]:
         self._answer("members", self.topics[topic][0].broker_name)
         return list(self.client_ids)

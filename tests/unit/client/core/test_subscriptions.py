@@ -55,6 +55,26 @@ def test_tags_that_match_nothing_are_refused(expression: str) -> None:
         subscription_of("orders", expression, version_ms=5)
 
 
+@pytest.mark.parametrize(
+    ("expression", "column"),
+    [("paid |", 6), ("| paid", 1), ("paid | sent", 6), ("sent || paid|", 13), ("a ||| b", 5)],
+)
+def test_a_single_bar_between_tags_is_refused(expression: str, column: int) -> None:
+    with pytest.raises(
+        FilterSyntaxError, match=rf"column {column}: a single .* write \|\| between"
+    ):
+        subscription_of("orders", expression, version_ms=1)
+
+
+@pytest.mark.parametrize("expression", ["paid ||", "|| paid", "paid || || paid"])
+def test_empty_parts_of_an_expression_are_ignored_as_in_rocketmq(expression: str) -> None:
+    assert subscription_of("orders", expression, version_ms=1).tags == ["paid"]
+
+
+def test_a_bar_within_a_tag_belongs_to_it() -> None:
+    assert subscription_of("orders", "a|b || c", version_ms=1).tags == ["a|b", "c"]
+
+
 def test_an_expression_of_another_type_is_refused() -> None:
     with pytest.raises(FilterSyntaxError, match="expected a str"):
         subscription_of("orders", ["paid"], version_ms=1)  # type: ignore[arg-type]  # the test

@@ -1,8 +1,8 @@
 """Where a consumer resumes in a queue that is not the one it has read.
 
 A topic that was deleted and created again numbers its messages from 0, and a broker that crashed
-may have lost its newest ones. Asked for an offset after the end, brokers suggest the end, which
-skips what the queue has. So a consumer remembers when the last message that it pulled of a queue
+may have lost its newest ones. Asked for an offset after the end, brokers of RocketMQ suggest the
+end, which skips what the queue has. So a consumer remembers when the last message that it pulled of a queue
 was stored, and resumes at the first one stored later. The same is checked after the topic was
 missing, since the new queue may be longer than the old one.
 
@@ -68,6 +68,8 @@ class _Position:
     last_offset: int = -1
     last_stored_ms: int | None = None
     was_missing: bool = False
+    # Whether a user chose the offset, and nothing was pulled since.
+    is_chosen: bool = False
 
 
 class QueueLives:
@@ -81,13 +83,13 @@ class QueueLives:
 
     def choose(self, queue: MessageQueue, offset: int) -> None:
         """Record that a user chose where to resume: after the end means to skip the rest."""
-        self._positions.pop(queue, None)
+        self._positions[queue] = _Position(offset, is_chosen=True)
         self._chosen[queue] = offset
 
     def note_start(self, queue: MessageQueue, offset: int) -> None:
         """Record where the group resumes in a queue."""
-        if self._chosen.pop(queue, None) != offset:
-            self._positions[queue] = _Position(offset)
+        is_chosen = self._chosen.pop(queue, None) == offset
+        self._positions[queue] = _Position(offset, is_chosen=is_chosen)
 
     def note_pull(self, queue: MessageQueue, next_offset: int, last: PulledMessage | None) -> None:
         """Record a pull: where the next one starts, and the last message that the broker sent."""
@@ -95,6 +97,7 @@ class QueueLives:
         if position is None:
             position = self._positions[queue] = _Position(next_offset)
         position.next_offset = next_offset
+        position.is_chosen = False
         if last is not None:
             position.last_offset, position.last_stored_ms = last.queue_offset, last.store_ms
 
@@ -113,8 +116,10 @@ class QueueLives:
         position = self._positions.get(queue)
         first, end = moved.min_offset, moved.max_offset
         if position is None or position.next_offset != offset or offset <= end or first == end:
-            # An offset that someone chose, deleted messages, or an empty queue.
+            # An offset of unknown origin, deleted messages, or an empty queue.
             return moved.next_offset
+        if position.is_chosen:
+            return end
         if moved.next_offset not in (first, end):
             # An operator has reset the group.
             return moved.next_offset

@@ -16,9 +16,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from orbitmq.client.aio.group.group_views import GroupViews, MemberCalls, ReadingRoutes
 from orbitmq.client.aio.group.member_locks import LockCalls, MemberLocks
 from orbitmq.client.core.consuming.allocation import allocation_name
 from orbitmq.client.core.consuming.assignment import (
@@ -29,11 +29,9 @@ from orbitmq.client.core.consuming.assignment import (
     Plan,
     plan,
 )
-from orbitmq.errors import OrbitError, RouteNotFoundError
+from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import Periodic, RunOnce, cancel_and_wait
-from orbitmq.model.names import is_retry_topic
 from orbitmq.model.queues import MessageQueue
-from orbitmq.model.subscriptions import BROADCASTING
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.group.offset_stores import OffsetStore
@@ -70,20 +68,6 @@ class QueueOwner(Protocol):
         self, topic: str, queues: Sequence[MessageQueue], own: AbstractSet[MessageQueue]
     ) -> None:
         """Called when this consumer's queues change: it now has `own` of all `queues`."""
-
-
-class MemberCalls(Protocol):
-    """Calls to brokers about the members of a group."""
-
-    async def group_members(self, topic: str, group: str) -> list[str]:
-        """Fetch the ids of the clients of a group."""
-
-
-class ReadingRoutes(Protocol):
-    """Routes, as consumers need them."""
-
-    async def reading(self, topic: str) -> list[MessageQueue]:
-        """Return the readable queues of a topic."""
 
 
 class GroupCalls(MemberCalls, LockCalls, Protocol):
@@ -127,7 +111,7 @@ class Rebalancing:
         """
         self._member = member
         self._owner = owner
-        self._views = GroupViews(member, instance.routes, instance.brokers)
+        self._views = GroupViews(member, instance.routes, instance.brokers, instance.clock)
         self._locks = MemberLocks(member, instance.brokers)
         self._topics = topics
         self._offsets = offsets
@@ -312,65 +296,6 @@ class Rebalancing:
                 allocation_name(self._member.allocation),
             )
             await self._owner.queues_changed(topic, queues, own)
-
-
-@dataclass(slots=True, eq=False)
-class GroupViews:
-    """Fetches the queues and members of all topics of a consumer."""
-
-    _member: Membership
-    _routes: ReadingRoutes
-    _calls: MemberCalls
-    # Topics whose failure is already logged.
-    _warned_topics: set[str] = field(default_factory=set, init=False)
-
-    async def fetch(self, topics: Collection[str]) -> tuple[GroupView, bool]:
-        """Fetch queues and members of topics; False if a topic must be retried soon."""
-        fetched = await asyncio.gather(*map(self._fetch_topic, topics))
-        by_topic = dict(zip(topics, fetched, strict=True))
-        self._warned_topics &= by_topic.keys()
-        view = GroupView(
-            subscribed=topics,
-            queues={topic: found.queues for topic, found in by_topic.items()},
-            client_ids={topic: found.client_ids for topic, found in by_topic.items()},
-        )
-        return view, all(found.is_complete for found in fetched)
-
-    async def _fetch_topic(self, topic: str) -> _TopicView:
-        queues: list[MessageQueue] = []
-        client_ids: list[str] = []
-        try:
-            queues = await self._routes.reading(topic)
-            if self._member.model != BROADCASTING:
-                client_ids = await self._calls.group_members(topic, self._member.group)
-        except RouteNotFoundError as error:
-            # Compat: brokers create the retry topic with the first heartbeat, or later.
-            if not is_retry_topic(topic):
-                self._warn_once(topic, error)
-            return _TopicView([], [], is_complete=True)
-        except OrbitError as error:
-            self._warn_once(topic, error)
-            return _TopicView(queues, [], is_complete=False)
-        self._warned_topics.discard(topic)
-        return _TopicView(queues, client_ids, is_complete=True)
-
-    def _warn_once(self, topic: str, error: OrbitError) -> None:
-        if topic not in self._warned_topics:
-            self._warned_topics.add(topic)
-            log.warning(
-                "topic keeps its current queues group=%s topic=%s reason=%s",
-                self._member.group,
-                topic,
-                error,
-            )
-
-
-class _TopicView(NamedTuple):
-    """What is known about one topic."""
-
-    queues: list[MessageQueue]
-    client_ids: list[str]
-    is_complete: bool
 
 
 async def _wait_for_all(work: Iterable[Coroutine[Any, Any, bool]]) -> list[bool]:

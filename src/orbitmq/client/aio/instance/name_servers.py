@@ -23,7 +23,7 @@ from orbitmq.errors import (
 )
 from orbitmq.model.routes import ClusterView, TopicRoute
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.requests.routing import GetClusterView, GetRoute
+from orbitmq.protocol.requests.routing import GetClusterView, GetRoute, ListTopics, TopicList
 from orbitmq.transport.rpc_client import CALL_TIMEOUT_MS
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class NameServers:
         except RouteNotFoundError:
             return TopicRoute(brokers=[], queues=[])
         return _decoded_route(topic, reply, address)
+
+    async def topics(self) -> list[str]:
+        """Look up the names of all topics."""
+        return list(java_json.decode((await self.ask(ListTopics())).body, TopicList).topics)
 
     async def cluster_view(self) -> ClusterView:
         """Look up every broker and cluster, and at OrbitMQ's name servers the missing brokers."""

@@ -141,6 +141,10 @@ class Routes:
             )
         return found
 
+    async def topic_names(self) -> list[str]:
+        """Look up the names of all topics."""
+        return await self._name_servers.topics()
+
     async def reading(self, topic: str) -> list[MessageQueue]:
         """Return the queues that can be read, in the same order on all clients."""
         self._asked.add(topic)

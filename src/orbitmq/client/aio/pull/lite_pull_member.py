@@ -297,6 +297,7 @@ class LitePullMember:
                     offset,
                 )
                 self.offset_store.update(queue, offset, increase_only=False)
+                self.prefetching.choose(queue, offset)
                 await self.seek(queue, offset)
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:

@@ -87,6 +87,10 @@ class Prefetching:
         if queue not in self._tasks:
             self._start_task(queue)
 
+    def choose(self, queue: MessageQueue, offset: int) -> None:
+        """Record that a user chose where to resume."""
+        self._reads.lives.choose(queue, offset)
+
     async def restart(self, queue: MessageQueue) -> None:
         """Cancel the pull in flight, which the broker may hold for long, and pull again."""
         task = self._tasks.pop(queue, None)

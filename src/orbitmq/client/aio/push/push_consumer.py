@@ -116,6 +116,15 @@ class PushConsumer(ClientLifecycle):
 
     # --- life -----------------------------------------------------------------------------------
 
+    async def start(self) -> None:
+        """Join the group and start to consume; needs a subscription, and takes more at any time."""
+        if not self._subscriptions.topics():
+            raise StateError(
+                f"{self._what} subscribes to no topic",
+                hint='call subscribe("orders") before the start; more topics can be added later',
+            )
+        await super().start()
+
     async def stop(self) -> None:
         """Wait for running listeners, up to `await_termination_ms`; commit and leave the group.
 

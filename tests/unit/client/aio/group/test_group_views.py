@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.group.rebalancing import GroupViews
+from orbitmq.client.aio.group.group_views import REPEAT_MS, GroupViews
 from orbitmq.client.core.consuming.allocation import averagely
 from orbitmq.client.core.consuming.assignment import Membership
+from orbitmq.clock import ManualClock
 from orbitmq.model.names import retry_topic
 from orbitmq.model.subscriptions import BROADCASTING, CLUSTERING, MessageModel
 from tests.unit.client.aio.simulated_brokers import SimulatedBrokers, queues
@@ -17,9 +18,11 @@ def brokers() -> SimulatedBrokers:
     return SimulatedBrokers(orders=queues(2), returns=queues(1, "returns", broker_name="broker-b"))
 
 
-def views(brokers: SimulatedBrokers, model: MessageModel = CLUSTERING) -> GroupViews:
+def views(
+    brokers: SimulatedBrokers, model: MessageModel = CLUSTERING, clock: ManualClock | None = None
+) -> GroupViews:
     member = Membership(group="shippers", client_id="c1", allocation=averagely, model=model)
-    return GroupViews(member, brokers, brokers)
+    return GroupViews(member, brokers, brokers, clock or ManualClock())
 
 
 async def test_queues_and_members_of_all_topics_are_seen(brokers: SimulatedBrokers) -> None:
@@ -50,6 +53,26 @@ async def test_a_missing_topic_is_logged_once_and_does_not_make_the_view_incompl
     assert view.queues["absent"] == []
     assert view.client_ids["orders"] == ["c1"]
     assert caplog.text.count("topic=absent") == 1
+
+
+async def test_a_misspelt_topic_is_logged_with_the_nearest_names_and_again_after_a_while(
+    brokers: SimulatedBrokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    seen = views(brokers, clock=clock)
+    brokers.topics["%RETRY%oders"] = []
+
+    await seen.fetch(["oders"])
+    await clock.advance(REPEAT_MS - 1)
+    await seen.fetch(["oders"])
+    assert caplog.messages == [
+        "nothing is consumed, the topic does not exist; waiting for it group=shippers topic=oders "
+        "hint=did you mean orders?"
+    ]
+
+    await clock.advance(1)
+    await seen.fetch(["oders"])
+    assert len(caplog.messages) == 2
 
 
 async def test_a_missing_retry_topic_is_not_logged(

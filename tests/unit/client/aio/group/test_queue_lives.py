@@ -89,7 +89,7 @@ async def test_a_group_that_starts_after_the_end_reads_a_queue_that_has_its_firs
         (100, Moved(2, 0, 2)),
         (3, Moved(0, 0, 0)),
     ],
-    ids=["deleted", "reset", "reset after the end", "chosen by the user", "empty"],
+    ids=["deleted", "reset", "reset after the end", "of unknown origin", "empty"],
 )
 async def test_otherwise_the_broker_decides(offset: int, moved: Moved) -> None:
     lives = lives_after(10, 20, 30, now=StoredTimes(40, 50))
@@ -100,9 +100,10 @@ async def test_otherwise_the_broker_decides(offset: int, moved: Moved) -> None:
 async def test_a_chosen_start_after_the_end_skips_the_queue() -> None:
     lives = lives_after(10, now=StoredTimes(10))
     lives.choose(queue(0), 100)
-    lives.note_start(queue(0), 100)
+    assert await lives.resume_at(queue(0), 100, Moved(0, 0, 1)) == 1
 
-    assert await lives.resume_at(queue(0), 100, Moved(1, 0, 1)) == 1
+    lives.note_start(queue(0), 100)
+    assert await lives.resume_at(queue(0), 100, Moved(0, 0, 1)) == 1
 
 
 async def test_a_longer_topic_is_noticed_if_the_old_one_was_missing() -> None:
