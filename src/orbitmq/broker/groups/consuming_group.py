@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 
 _NAMES_SHOWN_MAX: Final = 20
 _NAME_SHOWN_MAX: Final = 127
+# What a subscription takes in memory beside its texts, and each of its tags.
+_SUBSCRIPTION_BYTES: Final = 600
+_TAG_BYTES: Final = 80
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +79,8 @@ class ConsumingGroup:
         self.message_model: MessageModel = CLUSTERING
         self.consume_from: ConsumeFrom = FROM_LAST_OFFSET
         self.subscriptions: dict[str, Subscription] = {}
+        # What these take in memory: they may be of members that have left, or have others now.
+        self.subscriptions_bytes = 0
         self.members: dict[Connection, Member] = {}
         self.norm: Subscribed | None = None
         # From the last heartbeat of a client that omits unchanged subscriptions.
@@ -117,6 +122,22 @@ class ConsumingGroup:
             if with_subscriptions:
                 changed |= self._apply_subscriptions(reported.subscriptions)
         return changed
+
+    def growth(self, reported: list[Subscription]) -> int:
+        """How many bytes the subscriptions that a heartbeat adds or replaces take in addition."""
+        # By topic: a heartbeat may name one twice.
+        newer: dict[str, Subscription] = {}
+        for each in reported:
+            present = newer.get(each.topic)
+            if self._is_newer(each) and (present is None or each.version > present.version):
+                newer[each.topic] = each
+        replaced = (self.subscriptions[topic] for topic in newer.keys() & self.subscriptions.keys())
+        added_bytes = sum(map(subscription_bytes, newer.values()))
+        return added_bytes - sum(map(subscription_bytes, replaced))
+
+    def _is_newer(self, reported: Subscription) -> bool:
+        known = self.subscriptions.get(reported.topic)
+        return known is None or reported.version > known.version
 
     def leave(self, connection: Connection) -> bool:
         """Remove a member; returns whether it was one."""
@@ -170,6 +191,7 @@ class ConsumingGroup:
         owner = next(member for member in self.members.values() if member.subscribed is self.norm)
         old = self.subscriptions
         self.subscriptions = {each.topic: each for each in owner.subscriptions or ()}
+        self.subscriptions_bytes = sum(map(subscription_bytes, self.subscriptions.values()))
         return old.keys() != self.subscriptions.keys()
 
     def _apply_subscriptions(self, reported: list[Subscription]) -> bool:
@@ -177,11 +199,11 @@ class ConsumingGroup:
         topics = {each.topic for each in reported}
         removed = self.subscriptions.keys() - topics
         added = topics - self.subscriptions.keys()
+        self.subscriptions_bytes += self.growth(reported)
         for topic in removed:
-            del self.subscriptions[topic]
+            self.subscriptions_bytes -= subscription_bytes(self.subscriptions.pop(topic))
         for each in reported:
-            known = self.subscriptions.get(each.topic)
-            if known is None or each.version > known.version:
+            if self._is_newer(each):
                 self.subscriptions[each.topic] = each
         if removed or added:
             log.info(
@@ -189,6 +211,18 @@ class ConsumingGroup:
                 self.name, _abbreviated(added), _abbreviated(removed),
             )  # fmt: skip
         return bool(removed or added)
+
+
+def subscription_bytes(subscription: Subscription) -> int:
+    """What a subscription takes in memory."""
+    return (
+        _SUBSCRIPTION_BYTES
+        + len(subscription.topic)
+        # Kept as it was sent, and as it is compared.
+        + 4 * len(subscription.expression)
+        + sum(_TAG_BYTES + len(tag) for tag in subscription.tags)
+        + _TAG_BYTES * len(subscription.tag_codes)
+    )
 
 
 def _abbreviated(topics: set[str]) -> str:

@@ -14,7 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.broker.groups.consuming_group import ConnectedClient, ConsumingGroup
+from orbitmq.broker.groups.consuming_group import (
+    ConnectedClient,
+    ConsumingGroup,
+    subscription_bytes,
+)
 from orbitmq.errors import (
     GroupRefusedError,
     HeartbeatRefusedError,
@@ -35,10 +39,8 @@ _NAME_LENGTH_MAX: Final = 255
 CLIENT_ID_LENGTH_MAX: Final = 1000
 GROUPS_PER_CLIENT_MAX: Final = 1000
 SUBSCRIPTIONS_PER_GROUP_MAX: Final = 10_000
-# What a client in a group takes in memory, and each of its subscriptions beside its texts.
+# What a client in a group takes in memory beside its subscriptions.
 _MEMBERSHIP_BYTES: Final = 600
-_SUBSCRIPTION_BYTES: Final = 600
-_TAG_BYTES: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +239,10 @@ class Members:
                 reject_differing=self._reject_differing,
             )
         with_subscriptions = not (body.fingerprint and body.without_subscriptions)
+        before_bytes = group.subscriptions_bytes
         if group.heartbeat(client, reported, with_subscriptions=with_subscriptions) or renamed:
             outcome.changes.append(_change(group))
+        self._held_bytes += group.subscriptions_bytes - before_bytes
         if body.fingerprint:
             is_known = group.members[client.connection].subscriptions is not None
             if not is_known or group.fingerprint not in (None, body.fingerprint):
@@ -279,13 +283,21 @@ class Members:
 
         added = len(produces - client.produces_ms.keys() if client else produces)
         growth = added * _MEMBERSHIP_BYTES
-        growth += sum(_growth(client, reported) for reported in body.consumers)
+        growth += sum(
+            _growth(client, reported) + self._group_growth(reported) for reported in body.consumers
+        )
         if growth > 0 and self._held_bytes + growth > self._bytes_max:
             raise HeartbeatRefusedError(
                 f"the clients of the broker take {self._held_bytes} bytes of memory; client "
                 f"{body.client_id!r} would add {growth}",
                 hint=f"raise membersBytesMax, which is {self._bytes_max}, or subscribe to less",
             )
+
+    def _group_growth(self, reported: ConsumerGroup) -> int:
+        group = self._groups.get(reported.group) or ConsumingGroup(
+            reported.group, reject_differing=False
+        )
+        return max(group.growth(reported.subscriptions), 0)
 
     # --- leaving ------------------------------------------------------------------------------
 
@@ -351,8 +363,13 @@ class Members:
         client.consumes_ms.pop(name, None)
         self._held_bytes -= client.held_bytes.pop(name, 0)
         group = self._groups.get(name)
-        if group is None or not group.leave(client.connection):
+        if group is None:
             return
+        before_bytes = group.subscriptions_bytes
+        if not group.leave(client.connection):
+            return
+        kept_bytes = group.subscriptions_bytes if group.members else 0
+        self._held_bytes += kept_bytes - before_bytes
         departure.left.append((name, client.client_id))
         if group.members:
             departure.changes.append(_change(group))
@@ -369,15 +386,7 @@ def _bytes_of(client: ConnectedClient | None, reported: ConsumerGroup) -> int:
     held = client.held_bytes.get(reported.group, 0) if client is not None else 0
     if held and not reported.subscriptions:
         return held
-    return _MEMBERSHIP_BYTES + sum(
-        _SUBSCRIPTION_BYTES
-        + len(one.topic)
-        # Kept as it was sent, and as it is compared.
-        + 4 * len(one.expression)
-        + sum(_TAG_BYTES + len(tag) for tag in one.tags)
-        + _TAG_BYTES * len(one.tag_codes)
-        for one in reported.subscriptions
-    )
+    return _MEMBERSHIP_BYTES + sum(map(subscription_bytes, reported.subscriptions))
 
 
 def _growth(client: ConnectedClient | None, reported: ConsumerGroup) -> int:

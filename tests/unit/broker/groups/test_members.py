@@ -55,7 +55,7 @@ def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
 
 
 def test_what_all_clients_report_is_bounded_and_given_back(clock: ManualClock) -> None:
-    members = Members(clock=clock, bytes_max=11_400)
+    members = Members(clock=clock, bytes_max=20_000)
     first, second = new_connection(), new_connection()
     large = heartbeat("id", consumer("g", subscription("T", "x" * 2000)), produces=("p",))
 
@@ -73,6 +73,31 @@ def test_what_all_clients_report_is_bounded_and_given_back(clock: ManualClock) -
     send_heartbeat(members, second, heartbeat("id", consumer("g", subscription("T"))))
     members.connection_lost(first)
     members.connection_lost(second)
+    assert members._held_bytes == 0
+
+
+def test_what_a_group_keeps_of_a_member_that_left_or_changed_is_counted(clock: ManualClock) -> None:
+    members = Members(clock=clock, bytes_max=100_000)
+    staying, leaving = new_connection(), new_connection()
+    small = heartbeat("a", consumer("g", subscription("T", version=1)))
+    large = heartbeat("b", consumer("g", subscription("T", "x" * 8000, version=2)))
+    send_heartbeat(members, staying, small)
+    empty = members._held_bytes
+    send_heartbeat(members, leaving, large)
+
+    # The newest expression counts, though nobody has it any more.
+    members.connection_lost(leaving)
+    assert members.groups["g"].subscriptions["T"].version == 2
+    assert members._held_bytes > empty + 30_000
+    send_heartbeat(members, leaving, heartbeat("b", consumer("h", subscription("T", "x" * 8000))))
+    send_heartbeat(members, leaving, heartbeat("b", consumer("h", subscription("T", version=-1))))
+    with pytest.raises(HeartbeatRefusedError, match="membersBytesMax"):
+        send_heartbeat(
+            members, leaving, heartbeat("b", consumer("i", subscription("T", "x" * 8000)))
+        )
+
+    for connection in (staying, leaving):
+        members.connection_lost(connection)
     assert members._held_bytes == 0
 
 
