@@ -1,4 +1,4 @@
-"""Fetches what a rebalance is planned from: the queues of topics, and the members of the group.
+"""Fetches what a rebalance is planned from: queues of topics, and members.
 
 A topic that does not exist is waited for: a first message may create it, or its name is misspelt.
 That is logged with the names that are nearest, and again every ten minutes.
