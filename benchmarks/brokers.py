@@ -31,6 +31,7 @@ FILE_SIZES: Final = {
     "maxIndexNum": "20000000",
 }
 _SETTLE_TIMEOUT_S: Final = 120
+_TOPICS_PER_REQUEST: Final = 1_000
 
 
 class StoredError(Exception):
@@ -68,6 +69,12 @@ class BrokerUnderLoad:
     def create_topic(self, topic: str, *, queues: int = QUEUES) -> None:
         """Create a topic."""
         wire.create_topic(self.address, topic, queues=queues)
+
+    def create_topics(self, topics: Sequence[str]) -> None:
+        """Create many topics."""
+        for first in range(0, len(topics), _TOPICS_PER_REQUEST):
+            part = topics[first : first + _TOPICS_PER_REQUEST]
+            wire.create_topics(self.address, part, queues=QUEUES)
 
     def ends(self, topic: str, *, queues: int = QUEUES) -> list[int]:
         """Where the queues of a topic end, for readers."""

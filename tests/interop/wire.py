@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ PULL = 11
 QUERY_CONSUMER_OFFSET = 14
 UPDATE_CONSUMER_OFFSET = 15
 UPDATE_AND_CREATE_TOPIC = 17
+UPDATE_AND_CREATE_TOPIC_LIST = 18
 GET_ALL_TOPIC_CONFIG = 21
 UPDATE_BROKER_CONFIG = 25
 GET_MIN_OFFSET = 31
@@ -153,6 +155,25 @@ def create_topic(broker: str, topic: str, *, queues: int = 4, permission: int = 
             "order": "false",
         },
     )
+    assert answer.code == SUCCESS, answer
+
+
+def create_topics(broker: str, topics: Iterable[str], *, queues: int = 4) -> None:
+    """Create topics on one broker with one request, which brokers of 5.3 and later know."""
+    configs = [
+        {
+            "topicName": topic,
+            "readQueueNums": queues,
+            "writeQueueNums": queues,
+            "perm": READ_WRITE,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+        }
+        for topic in topics
+    ]
+    body = json.dumps({"topicConfigList": configs}).encode()
+    answer = ask(broker, UPDATE_AND_CREATE_TOPIC_LIST, body=body)
     assert answer.code == SUCCESS, answer
 
 
