@@ -39,23 +39,32 @@ ReadEntries = Callable[[QueueSlice, int, int], tuple[int, bytes]]
 
 
 class EntryWindow(NamedTuple):
-    """Records in the order of the log: where they start and how large they are."""
+    """Entries in the order of the log: their records' places, and whose entries they are."""
 
     physical_offsets: Offsets
     record_bytes: Offsets
+    # The number of each entry in its queue, and which of the slices it is from.
+    numbers: Offsets
+    slice_of: Offsets
+
+    def select(self, chosen: slice | npt.NDArray[np.bool_] | Offsets) -> EntryWindow:
+        """Some of the entries."""
+        return EntryWindow._make(values[chosen] for values in self)
 
 
 class _Cursor:
     """Reads the entries of one slice, a chunk at a time."""
 
-    def __init__(self, one: QueueSlice, read: ReadEntries, chunk_entries: int) -> None:
+    def __init__(self, one: QueueSlice, at: int, read: ReadEntries, chunk_entries: int) -> None:
         self._slice = one
+        self._at = at
         self._read = read
         self._chunk_entries = chunk_entries
         self._next = one.first
         self._last_offset = -1
         self.physical_offsets: Offsets = np.empty(0, np.int64)
         self._record_bytes: Offsets = self.physical_offsets
+        self._numbers: Offsets = self.physical_offsets
         self._tag_hashes: Offsets = self.physical_offsets
 
     @property
@@ -75,6 +84,8 @@ class _Cursor:
             tag_hashes = entries["tag_hash"].astype(np.int64)
             self.physical_offsets = np.concatenate((self.physical_offsets, offsets))
             self._record_bytes = np.concatenate((self._record_bytes, record_bytes))
+            numbers = np.arange(self._next, self._next + offsets.size, dtype=np.int64)
+            self._numbers = np.concatenate((self._numbers, numbers))
             self._tag_hashes = np.concatenate((self._tag_hashes, tag_hashes))
             self._next += offsets.size
 
@@ -96,13 +107,19 @@ class _Cursor:
         """Take the entries up to a physical offset, or all of them."""
         offsets = self.physical_offsets
         count = offsets.size if until is None else int(np.searchsorted(offsets, until, "right"))
-        taken = EntryWindow(offsets[:count], self._record_bytes[:count])
+        taken = EntryWindow(
+            offsets[:count],
+            self._record_bytes[:count],
+            self._numbers[:count],
+            np.full(count, self._at, np.int64),
+        )
         if tag_hashes is not None and self._slice.topic != SCHEDULE_TOPIC:
             wanted = _may_have(self._tag_hashes[:count], tag_hashes)
             if not wanted.all():
-                taken = EntryWindow(taken.physical_offsets[wanted], taken.record_bytes[wanted])
+                taken = taken.select(wanted)
         self.physical_offsets = offsets[count:]
         self._record_bytes = self._record_bytes[count:]
+        self._numbers = self._numbers[count:]
         self._tag_hashes = self._tag_hashes[count:]
         return taken
 
@@ -127,8 +144,8 @@ def merged(
     total = sum(one.count for one in slices)
     cursors = [
         # In proportion, so that all queues are used up at about the same time.
-        _Cursor(one, read, max(_CHUNK_ENTRIES_MIN, window_entries * one.count // max(1, total)))
-        for one in slices
+        _Cursor(one, at, read, max(_CHUNK_ENTRIES_MIN, window_entries * one.count // max(1, total)))
+        for at, one in enumerate(slices)
     ]
     while cursors:
         for cursor in cursors:
@@ -147,8 +164,7 @@ def _in_order(parts: Sequence[EntryWindow]) -> EntryWindow:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return EntryWindow(np.empty(0, np.int64), np.empty(0, np.int64))
-    offsets = np.concatenate([part.physical_offsets for part in parts])
+        return EntryWindow._make(np.empty(0, np.int64) for _ in EntryWindow._fields)
+    together = EntryWindow._make(np.concatenate(values) for values in zip(*parts, strict=True))
     # Perf: a stable sort merges runs that are in order already.
-    order = np.argsort(offsets, kind="stable")
-    return EntryWindow(offsets[order], np.concatenate([part.record_bytes for part in parts])[order])
+    return together.select(np.argsort(together.physical_offsets, kind="stable"))

@@ -23,6 +23,7 @@ import numpy as np
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError
 from orbitmq.record.layout import LOST_FLAG
 from orbitmq.spark.scan.entry_merge import EntryWindow, Offsets, merged
+from orbitmq.spark.scan.record_owners import Owners, heads_at
 from orbitmq.store.files.file_names import file_name
 from orbitmq.store.files.open_files import OpenFiles
 from orbitmq.store.index.consume_queue import ENTRY_BYTES
@@ -49,17 +50,6 @@ GAP_BYTES_MAX: Final = 16 * 1024
 _OPEN_QUEUE_FILES_MAX: Final = 128
 # The file size used if there are no files, so that the read itself fails.
 _WITHOUT_FILES: Final = 2**62
-
-# The start of a record, as far as it is compared with its entry.
-_HEAD: Final = np.dtype(
-    [
-        ("record_bytes", ">i4"),
-        ("skipped", "V12"),
-        ("flag", ">i4"),
-        ("queue_offset", ">i8"),
-        ("physical_offset", ">i8"),
-    ]
-)
 
 
 class Records(NamedTuple):
@@ -95,7 +85,9 @@ class RecordFetch:
         *,
         fail_on_data_loss: bool = True,
         fail_on_unreadable: bool = True,
+        check_topics: bool = True,
     ) -> None:
+        """Without `check_topics`, the caller compares the topics of records with the slices'."""
         self._root = Path(location.root)
         self._location = location
         if not self._root.is_dir():
@@ -108,6 +100,8 @@ class RecordFetch:
         self._log = ReadOnlyLog(log_folders(self._root, location.log_path))
         self._queue_files = OpenFiles(_OPEN_QUEUE_FILES_MAX, writable=False)
         self._room = bytearray(BATCH_BYTES)
+        self._check_topics = check_topics
+        self._owners = Owners((), self._neighbour, check_topics=check_topics)
         self._lost = 0
         # Entries that point to no record.
         self._dangling = 0
@@ -130,6 +124,7 @@ class RecordFetch:
         self, slices: Sequence[QueueSlice], *, tag_hashes: Sequence[int] | None = None
     ) -> Iterator[Records]:
         """Yield the records of slices in the order of the log; the buffer is reused."""
+        self._owners = Owners(slices, self._neighbour, check_topics=self._check_topics)
         for window in merged(slices, self._entries, tag_hashes=tag_hashes):
             for batch in batch_windows(window):
                 records = self._read(batch)
@@ -182,6 +177,13 @@ class RecordFetch:
             return end, b""
         return first, content
 
+    def _neighbour(self, one: QueueSlice, number: int) -> bytes:
+        """Read an entry next to a slice; empty if there is none on disk."""
+        folder = self._root / "consumequeue" / one.topic / str(one.queue_id)
+        return read_entries(
+            self._queue_files, lambda at: folder / file_name(at), one.file_bytes, number, 1
+        )
+
     # --- records ------------------------------------------------------------------------------
 
     def _read(self, batch: EntryWindow) -> Records:
@@ -206,7 +208,7 @@ class RecordFetch:
             there = ~np.isin(plan.read_of, gone)
             self._lost += int(positions.size - np.count_nonzero(there))
             positions = positions[there]
-            batch = EntryWindow(batch.physical_offsets[there], batch.record_bytes[there])
+            batch = batch.select(there)
         buffer = room[:needed]
         return Records(buffer, self._checked(buffer, positions, batch))
 
@@ -219,7 +221,7 @@ class RecordFetch:
         if not wrong.any():
             return batch
         self._refuse(batch, wrong)
-        return EntryWindow(batch.physical_offsets[~wrong], batch.record_bytes[~wrong])
+        return batch.select(~wrong)
 
     def _refuse(self, batch: EntryWindow, wrong: npt.NDArray[np.bool_]) -> None:
         """Raise for entries that point to no record, or count them."""
@@ -232,13 +234,17 @@ class RecordFetch:
         if not positions.size:
             return positions
         found = np.frombuffer(buffer, np.uint8)
-        heads = _heads(found, positions)
+        heads = heads_at(found, positions)
         wrong = (heads["record_bytes"] != batch.record_bytes) | (
             heads["physical_offset"] != batch.physical_offsets
         )
         if wrong.any():
             self._refuse(batch, wrong)
-            positions, heads = positions[~wrong], heads[~wrong]
+            positions, heads, batch = positions[~wrong], heads[~wrong], batch.select(~wrong)
+        strange = self._owners.strange(found, positions, heads, batch)
+        if strange.any():
+            self._refuse(batch, strange)
+            positions, heads = positions[~strange], heads[~strange]
         marked = np.flatnonzero(heads["flag"] == LOST_FLAG)
         if marked.size:
             stand_ins = [at for at in marked if is_stand_in(buffer, int(positions[at]))]
@@ -247,9 +253,10 @@ class RecordFetch:
 
     def _no_record(self, batch: EntryWindow, at: int) -> StoreDamagedError:
         return StoreDamagedError(
-            f"a queue of broker {self._location.broker_name!r} points to a record of "
-            f"{int(batch.record_bytes[at])} bytes "
-            f"{self._log.describe_offset(int(batch.physical_offsets[at]))}, but there is none",
+            f"{self._owners.describe(batch, at)} of broker {self._location.broker_name!r} points to "
+            f"a record of {int(batch.record_bytes[at])} bytes "
+            f"{self._log.describe_offset(int(batch.physical_offsets[at]))}, but there is none of "
+            "that queue",
             hint="run: orbitmq store verify; onUnreadable=skip reads the others",
         )
 
@@ -270,7 +277,7 @@ def batch_windows(
     window: EntryWindow, *, rows_max: int = BATCH_ROWS, bytes_max: int = BATCH_BYTES
 ) -> Iterator[EntryWindow]:
     """Cut a window into batches of at most this many rows and bytes, but at least one record."""
-    offsets, sizes = window
+    offsets, sizes = window.physical_offsets, window.record_bytes
     gaps = np.zeros(offsets.size, np.int64)
     gaps[1:] = offsets[1:] - offsets[:-1] - sizes[:-1]
     # Bytes read for each record: its own, and the gap before it if that is read too.
@@ -282,22 +289,13 @@ def batch_windows(
         before = int(read[first] - sizes[first])
         end = int(np.searchsorted(read, before + bytes_max, "right"))
         end = min(max(end, first + 1), first + rows_max)
-        yield EntryWindow(offsets[first:end], sizes[first:end])
+        yield window.select(slice(first, end))
         first = end
-
-
-def _heads(content: npt.NDArray[np.uint8], positions: Offsets) -> npt.NDArray[np.void]:
-    """The heads of the records at the positions."""
-    # Perf: indexing an array of all possible starts takes 9 ns per record; a sliding_window_view,
-    # which has a row of bytes per start, takes 22 (timeit).
-    count = max(len(content) - _HEAD.itemsize + 1, 0)
-    everywhere = np.ndarray((count,), f"V{_HEAD.itemsize}", content, 0, (1,))
-    return everywhere[positions].view(_HEAD)
 
 
 def plan_reads(batch: EntryWindow, file_bytes: int) -> _ReadPlan:
     """Plan which bytes to read for records, and where in the buffer each record will be."""
-    offsets, sizes = batch
+    offsets, sizes = batch.physical_offsets, batch.record_bytes
     ends = offsets + sizes
     begins = np.ones(offsets.size, np.bool_)
     begins[1:] = (offsets[1:] - ends[:-1] > GAP_BYTES_MAX) | (

@@ -19,6 +19,7 @@ from orbitmq.spark.rows.row_decoder import RowDecoder
 from orbitmq.spark.rows.schema import Projection
 from orbitmq.spark.rows.wanted_rows import WantedRows
 from orbitmq.spark.scan.file_fetch import RecordFetch
+from orbitmq.spark.scan.record_owners import TopicCheck
 from orbitmq.spark.scan.store_partitions import StorePartition
 from orbitmq.spark.scan.store_paths import find_stores, topics_of_broker
 from orbitmq.spark.scan.store_survey import StoreSelection, StoreSurvey, plan, survey_store
@@ -76,14 +77,20 @@ class StoreReader(DataSourceReader):
         decoder = RowDecoder(wanted.decoded, check_bodies=options.check_crc)
         rows = RowBatches(decoder, options.unreadable_choice)
         location = partition.location
+        fails = options.unreadable_choice == "fail"
+        names = wanted.decoded.names
+        topics = (
+            TopicCheck(partition, names.index("topic"), fail=fails) if "topic" in names else None
+        )
         with RecordFetch(
             location,
             fail_on_data_loss=options.fail_on_data_loss,
-            fail_on_unreadable=options.unreadable_choice == "fail",
+            fail_on_unreadable=fails,
+            check_topics=topics is None,
         ) as fetch:
             for records in fetch.batches(partition.slices, tag_hashes=self._tag_hashes()):
                 for decoded in rows.of(records.buffer, records.positions, location.broker_name):
-                    batch = wanted.of(decoded)
+                    batch = wanted.of(topics.of(decoded) if topics is not None else decoded)
                     if batch.num_rows:
                         yield batch
         rows.end()

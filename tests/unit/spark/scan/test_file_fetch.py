@@ -66,6 +66,16 @@ def read_all(
     return messages
 
 
+def window_of(offsets: list[int], sizes: list[int]) -> EntryWindow:
+    """Entries of one queue."""
+    return EntryWindow(
+        np.array(offsets),
+        np.array(sizes),
+        np.arange(len(offsets)),
+        np.zeros(len(offsets), np.int64),
+    )
+
+
 def keys_of(messages: list[StoredMessage]) -> list[int]:
     return [int(message.properties["UNIQ_KEY"][2:]) for message in messages]
 
@@ -173,11 +183,7 @@ def test_stand_ins_for_lost_records_are_not_messages(tmp_path: Path) -> None:
 
 
 def test_a_record_larger_than_the_buffer_is_read() -> None:
-    found = list(
-        batch_windows(
-            EntryWindow(np.array([0, 9_000_000]), np.array([9_000_000, 100])), bytes_max=4_000_000
-        )
-    )
+    found = list(batch_windows(window_of([0, 9_000_000], [9_000_000, 100]), bytes_max=4_000_000))
 
     assert [batch.physical_offsets.tolist() for batch in found] == [[0], [9_000_000]]
 
@@ -191,7 +197,7 @@ def test_batches_and_reads_cover_every_record_once(steps: list[tuple[int, int]])
             at = (at // LOG_FILE_BYTES + 1) * LOG_FILE_BYTES
         offsets.append(at)
         at += size
-    window = EntryWindow(np.array(offsets), np.array([size for _, size in steps]))
+    window = window_of(offsets, [size for _, size in steps])
 
     seen: list[int] = []
     for batch in batch_windows(window, rows_max=7, bytes_max=20_000):
