@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # So many neighbours are looked at for a sound entry, on each side.
-_NEIGHBOURS_MAX: Final = 256
+_NEIGHBOURS_MAX: Final = 4096
 # So much of the log is searched for the records of damaged entries.
 _SEARCH_BYTES_MAX: Final = 1024 * 1024 * 1024
 _CHUNK_BYTES: Final = 1024 * 1024

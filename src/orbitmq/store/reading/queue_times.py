@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from orbitmq.store.reading.queue_reader import ReadableQueue
 
 # So many entries in a row may be damaged.
-_NEIGHBOURS: Final = 64
+_NEIGHBOURS: Final = 4096
 
 
 class Boundary(Enum):

@@ -45,6 +45,7 @@ from orbitmq.store.readonly.queue_files import (
     ends_at,
     first_where,
 )
+from orbitmq.store.readonly.queue_times import QueueTimes
 from orbitmq.store.readonly.visible_end import StoreState, Writer, find_visible_end, read_state
 from orbitmq.store.readonly.visible_queue import VisibleQueue
 
@@ -229,14 +230,11 @@ class ReadOnlyStore:
     ) -> QueueOffset:
         """The queue offset at a store time, by binary search: store times never fall in a queue."""
         queue = self.queue(topic, queue_id)
-
-        def store_ms(number: int) -> int:
-            return self.store_ms(topic, queue_id, number)
-
+        times = QueueTimes(self.log, queue, topic, queue_id)
         if boundary is Boundary.LOWER:
-            found = first_where(queue.start, queue.end, lambda n: store_ms(n) >= time_ms)
+            found = first_where(queue.start, queue.end, lambda n: times.from_number(n) >= time_ms)
             return QueueOffset(found)
-        later = first_where(queue.start, queue.end, lambda n: store_ms(n) > time_ms)
+        later = first_where(queue.start, queue.end, lambda n: times.from_number(n) > time_ms)
         return QueueOffset(max(queue.start, later - 1))
 
     def store_ms(self, topic: str, queue_id: int, offset: int) -> int:

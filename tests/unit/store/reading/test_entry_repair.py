@@ -55,6 +55,21 @@ def test_an_entry_is_written_again_as_it_was(store: MessageStore) -> None:
     assert _entry(store, 7) == before
 
 
+def test_64_kib_of_lost_entries_are_repaired(tmp_path: Path) -> None:
+    with open_store(tmp_path, queue_file_bytes=20 * 10_000, log_file_bytes=2**20) as store:
+        store.put_batch([message(b"%d" % number) for number in range(4000)])
+        for queue in store.parts.queues:
+            queue.write()
+        _overwrite(store, 100, bytes(65536 // ENTRY_BYTES * ENTRY_BYTES))
+
+        read: list[int] = []
+        while len(read) < 4000:
+            found = store.read(TOPIC, 0, len(read), 32)
+            read += [decode_record(record).queue_offset for record in found.records]
+
+    assert read == list(range(4000))
+
+
 def test_an_entry_that_leads_to_the_record_of_another_is_repaired(store: MessageStore) -> None:
     _overwrite(store, 7, ENTRY.pack(*_entry(store, 9)))
 

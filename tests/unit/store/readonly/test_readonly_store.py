@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.clock import ManualClock
 from orbitmq.errors import RecordsDeletedError, StoreDamagedError, StoreError, StoreFormatError
 from orbitmq.record.layout import SystemFlag
+from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.log.draft import Draft
 from orbitmq.store.reading.queue_times import Boundary
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from orbitmq.store.readonly.visible_end import Writer
+from tests.unit.store import stores
 from tests.unit.store.written_stores import (
     LOG_FILE_BYTES,
     T0,
@@ -104,6 +107,33 @@ def test_the_log_is_read_in_ranges(tmp_path: Path) -> None:
         assert store.message_at(every[7]) is not None
         assert store.message_at(every[7] + 1) is None
         assert store.message_at(store.end) is None
+
+
+@pytest.mark.parametrize("lost", ["a page", "one entry", "all of the end"])
+def test_damaged_entries_skip_no_message_in_a_search_by_time(tmp_path: Path, lost: str) -> None:
+    clock = ManualClock(T0)
+    with stores.open_store(tmp_path, clock=clock, queue_file_bytes=20 * 10_000) as store:
+        for number in range(6000):
+            clock._now_ms = T0 + number
+            store.append(stores.message())
+        store.flush()
+    (path,) = (tmp_path / "consumequeue" / "orders" / "0").iterdir()
+    content = bytearray(path.read_bytes())
+    nowhere = ENTRY.pack(1 << 40, 200, 0)
+    if lost == "one entry":
+        # The first that a bisection looks at leads to the oldest message.
+        content[3000 * 20 : 3001 * 20] = content[:20]
+    elif lost == "a page":
+        content[2900 * 20 : 3104 * 20] = bytes(204 * 20)
+    else:
+        content[3000 * 20 : 5999 * 20] = nowhere * 2999
+    path.write_bytes(content)
+
+    with ReadOnlyStore(tmp_path) as store:
+        assert store.offset_at("orders", 0, T0 + 50) == 50
+        assert store.offset_at("orders", 0, T0 + 50, Boundary.UPPER) == 50
+        if lost != "all of the end":
+            assert store.offset_at("orders", 0, T0 + 5000) == 5000
 
 
 def test_offsets_are_found_by_store_time(tmp_path: Path) -> None:
