@@ -4,8 +4,9 @@
 
 Steps: start on an empty folder; make 1,000 topics of 8 queues and send a message to every queue;
 stop and start again; send a message to every queue, kill the broker at once and start it again
-(for 100,000 queues: --topics 12500 --no-java); open 2,000 connections, and leave a pull waiting on 1,000 of them. Then a message is sent to each of
-those queues, and every waiting pull must be answered with it.
+(for 100,000 queues: --topics 12500 --no-java); open 2,000 connections, and leave a pull waiting on
+1,000 of them. Then a message is sent to each of those queues, and every waiting pull must be
+answered with it.
 
 A broker has started once it answers a request. Memory is what only its process holds (its private
 part), and beside it all that is resident, which counts pages of mapped files too.

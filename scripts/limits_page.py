@@ -18,16 +18,16 @@ from orbitmq.broker.exactly_once.query_states import (
     STATES_BYTES_MAX,
 )
 from orbitmq.broker.groups import committed_offsets
-from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX, GROUPS_PER_CHANGE_MAX
+from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX
 from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
 from orbitmq.broker.groups.queue_locks import LEASE_MS, LOCKS_MAX
 from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
+from orbitmq.broker.table_bounds import PER_CHANGE_MAX
 from orbitmq.broker.topics.topic_table import (
     QUEUES_MAX,
     TOPICS_MAX,
-    TOPICS_PER_CHANGE_MAX,
     TOTAL_QUEUES_MAX,
 )
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
@@ -177,7 +177,7 @@ COSTS = (
     ),
     Cost(
         (_CODE.UPDATE_AND_CREATE_TOPIC, _CODE.UPDATE_AND_CREATE_TOPIC_LIST),
-        f"one write of the table of topics, in a thread; {TOPICS_PER_CHANGE_MAX:,} topics of "
+        f"one write of the table of topics, in a thread; {PER_CHANGE_MAX:,} topics of "
         f"{QUEUES_MAX:,} queues, and one report to each name server",
         f"topics, of {TOPICS_MAX:,}, with {TOTAL_QUEUES_MAX:,} queues together",
     ),
@@ -191,7 +191,7 @@ COSTS = (
             _CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
             _CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
         ),
-        f"one write of the table of groups, in a thread; {GROUPS_PER_CHANGE_MAX:,} groups",
+        f"one write of the table of groups, in a thread; {PER_CHANGE_MAX:,} groups",
         f"groups, of {GROUPS_MAX:,}",
     ),
     Cost(

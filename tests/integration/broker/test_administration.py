@@ -10,8 +10,7 @@ import pytest
 
 from orbitmq import java_json
 from orbitmq.broker.groups.committed_offsets import FILE_NAME
-from orbitmq.broker.groups.group_table import GROUPS_PER_CHANGE_MAX
-from orbitmq.broker.topics.topic_table import TOPICS_PER_CHANGE_MAX
+from orbitmq.broker.table_bounds import PER_CHANGE_MAX
 from orbitmq.clock import ManualClock
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.topics import TopicConfig
@@ -418,8 +417,8 @@ async def test_tables_are_written_once_per_request_and_changed_whole_or_not_at_a
 ) -> None:
     """A write for each of them would be quadratic: 20,000 topics in a request wrote 40 GB."""
     before = site.broker.topics.data_version.counter, site.broker.groups.data_version.counter
-    topics = [TopicConfig(name=f"T{number}") for number in range(TOPICS_PER_CHANGE_MAX)]
-    groups = [GroupConfig(name=f"g{number}") for number in range(GROUPS_PER_CHANGE_MAX)]
+    topics = [TopicConfig(name=f"T{number}") for number in range(PER_CHANGE_MAX)]
+    groups = [GroupConfig(name=f"g{number}") for number in range(PER_CHANGE_MAX)]
 
     async def put(topics: list[TopicConfig], groups: list[GroupConfig]) -> list[int]:
         replies = (

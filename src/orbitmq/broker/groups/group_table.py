@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from orbitmq.broker.config_file import ConfigFile
+from orbitmq.broker.table_bounds import TableBounds
 from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.errors import GroupMissingError, GroupRefusedError, NameRuleError
 from orbitmq.java_json import JavaInt
@@ -36,8 +37,6 @@ FILE_NAME: Final = "subscriptionGroup.json"
 GROUPS_MAX: Final = 100_000
 # Topics that groups may not read, of all groups together.
 FORBIDDEN_MAX: Final = 100_000
-# Groups that one request creates or changes; each takes about 10 µs on the event loop.
-GROUPS_PER_CHANGE_MAX: Final = 10_000
 
 
 class GroupsDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +67,7 @@ class GroupTable:
         self._file = ConfigFile(folder / FILE_NAME, GroupsDocument(), modes)
         self._clock = clock
         self._auto_create = auto_create
-        self._groups_max = groups_max
+        self._bounds = TableBounds("groups", groups_max, GroupRefusedError)
 
     @property
     def is_found(self) -> bool:
@@ -165,11 +164,7 @@ class GroupTable:
 
     async def put_all(self, wanted: Sequence[GroupConfig]) -> Sequence[GroupConfig]:
         """Create or change groups with one write: all of them, or none if one is refused."""
-        if len(wanted) > GROUPS_PER_CHANGE_MAX:
-            raise GroupRefusedError(
-                f"{len(wanted)} groups at once are more than {GROUPS_PER_CHANGE_MAX}",
-                hint="send them in several requests",
-            )
+        self._bounds.check_change(wanted)
         for group in wanted:
             _check(group)
 
@@ -235,12 +230,7 @@ class GroupTable:
             return document
         groups = document.groups
         added = changed.keys() - groups.keys()
-        if len(groups) + len(added) > self._groups_max:
-            raise GroupRefusedError(
-                f"the broker has {len(groups)} groups, of at most {self._groups_max}; "
-                f"cannot add {len(added)}, such as {min(added)!r}",
-                hint="delete unused groups",
-            )
+        self._bounds.check_room(len(groups), added)
         log.info(
             "groups saved names=%s count=%d new=%d", sorted(changed)[:20], len(changed), len(added)
         )

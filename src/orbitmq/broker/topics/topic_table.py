@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from orbitmq.broker.config_file import ConfigFile
+from orbitmq.broker.table_bounds import TableBounds
 from orbitmq.broker.topics.attributes import changed_attributes
 from orbitmq.disk import PRIVATE, FileModes
 from orbitmq.errors import TopicMissingError, TopicRefusedError
@@ -36,8 +37,6 @@ QUEUES_MAX: Final = 65_536
 TOTAL_QUEUES_MAX: Final = 1_000_000
 # Perf: all topics are counted only for one with more queues; smaller ones cannot exceed the limit.
 _FEW_QUEUES: Final = 8
-# Topics that one request creates or changes; each takes about 10 µs on the event loop.
-TOPICS_PER_CHANGE_MAX: Final = 10_000
 _ALL_PERMISSIONS: Final = int(
     Permission.INHERIT | Permission.READ | Permission.WRITE | Permission.PRIORITY
 )
@@ -73,7 +72,7 @@ class TopicTable:
         self._clock = clock
         self._system_topics = {topic.name: topic for topic in system_topics}
         self._auto_create = auto_create
-        self._topics_max = topics_max
+        self._bounds = TableBounds("topics", topics_max, TopicRefusedError)
         self._queues_max = queues_max
         self._listeners: list[Listener] = []
         self._deleting: set[str] = set()
@@ -138,11 +137,7 @@ class TopicTable:
         self, wanted: Sequence[TopicConfig], changes: str = ""
     ) -> Sequence[TopicConfig]:
         """Create or change topics with one write: all of them, or none if one is refused."""
-        if len(wanted) > TOPICS_PER_CHANGE_MAX:
-            raise TopicRefusedError(
-                f"{len(wanted)} topics at once are more than {TOPICS_PER_CHANGE_MAX}",
-                hint="send them in several requests",
-            )
+        self._bounds.check_change(wanted)
         for topic in wanted:
             _check(topic)
             self._check_not_system(topic.name)
@@ -286,13 +281,7 @@ class TopicTable:
     def _with(self, topics: _Topics, changed: _Topics) -> _Topics:
         for name in changed:
             self._check_not_deleting(name)
-        added = changed.keys() - topics.keys()
-        if len(topics) + len(added) > self._topics_max:
-            raise TopicRefusedError(
-                f"the broker has {len(topics)} topics, of at most {self._topics_max}; "
-                f"cannot add {len(added)}, such as {min(added)!r}",
-                hint="delete unused topics",
-            )
+        self._bounds.check_room(len(topics), changed.keys() - topics.keys())
         self._check_queues(topics, changed)
         return topics | changed if changed else topics
 
