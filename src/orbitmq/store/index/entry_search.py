@@ -55,12 +55,12 @@ def in_blocks(read: ReadEntries, low: int) -> ReadEntries:
         nonlocal kept_first, kept, last
         at = (number - kept_first) * ENTRY.size
         if not 0 <= at < len(kept) and abs(number - last) <= _NEIGHBOURS:
-            kept_first = number // _NEIGHBOURS * _NEIGHBOURS
+            kept_first = max(low, number // _NEIGHBOURS * _NEIGHBOURS)
             kept = read(kept_first, _NEIGHBOURS)
             at = (number - kept_first) * ENTRY.size
         last = number
         content = kept[at : at + count * ENTRY.size] if at >= 0 else b""
-        # A block may begin before the first file, or end with a file.
+        # A block ends with its file.
         return content if len(content) == count * ENTRY.size else read(number, count)
 
     return read_kept
