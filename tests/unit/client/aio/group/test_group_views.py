@@ -60,18 +60,18 @@ async def test_a_misspelt_topic_is_logged_with_the_nearest_names_and_again_after
 ) -> None:
     clock = ManualClock()
     seen = views(brokers, clock=clock)
-    brokers.topics["%RETRY%oders"] = []
+    brokers.topics["%RETRY%orderz"] = []
 
-    await seen.fetch(["oders"])
+    await seen.fetch(["orderz"])
     await clock.advance(REPEAT_MS - 1)
-    await seen.fetch(["oders"])
+    await seen.fetch(["orderz"])
     assert caplog.messages == [
-        "nothing is consumed, the topic does not exist; waiting for it group=shippers topic=oders "
+        "nothing is consumed, the topic does not exist; waiting for it group=shippers topic=orderz "
         "hint=did you mean orders?"
     ]
 
     await clock.advance(1)
-    await seen.fetch(["oders"])
+    await seen.fetch(["orderz"])
     assert len(caplog.messages) == 2
 
 
