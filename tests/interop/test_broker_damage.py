@@ -16,9 +16,9 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
-MESSAGES = 300
+MESSAGES = 4300
 # More in a row than a broker repairs by itself.
-DAMAGED = range(10, 290)
+DAMAGED = range(10, 4200)
 ENTRY_BYTES = 20
 REFUSED = "refused call=PULL_MESSAGE"
 

@@ -16,6 +16,7 @@ Threads: one at a time. Crash: nothing is written.
 from __future__ import annotations
 
 import bisect
+import itertools
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from orbitmq.record.decode import StoredMessage, Verdict, decode_record, examine
 from orbitmq.record.layout import MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET_AT
 from orbitmq.record.scan import EntryRun
 from orbitmq.store.files.open_files import OpenFiles
+from orbitmq.store.files.record_checks import damage_of, queue_offset_of
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 from orbitmq.store.log.stand_ins import is_stand_in
 from orbitmq.store.opening.parts import log_folders
@@ -195,6 +197,15 @@ class ReadOnlyStore:
         records: list[bytes] = []
         while not records and offset < queue.end and count > 0:
             found = self._read_some(queue, offset, count, bytes_max)
+            for number, record in enumerate(found, offset):
+                place = physical_offset_in(record, 0)
+                stray = self._stray(queue, topic, queue_id, number, place, record)
+                if stray:
+                    raise StoreDamagedError(
+                        f"entry {number} of queue {queue_id} of topic {topic!r} leads to the record "
+                        f"{self.log.describe_offset(place)}: {stray}",
+                        hint="run: orbitmq store verify",
+                    )
             offset += len(found)
             records = [record for record in found if not is_stand_in(record)]
         return records
@@ -258,6 +269,31 @@ class ReadOnlyStore:
             ):
                 raise self._no_record(physical_offset, record_bytes)
         return [content[at - base : at - base + size] for at, size in places]
+
+    def _stray(
+        self,
+        queue: VisibleQueue,
+        topic: str,
+        queue_id: int,
+        number: int,
+        physical_offset: int,
+        record: bytes,
+    ) -> str:
+        """Say why a record is not that of an entry; empty if it is."""
+        if topic.startswith(SHARED_RECORDS):
+            return ""
+        damage = damage_of(
+            record, physical_offset, topic=topic.encode(), queue_id=queue_id, check_body=False
+        )
+        found = queue_offset_of(record)
+        if damage or found == number:
+            return damage
+        # Compat: after a loss, queues have their entries without gaps, but still lead forward.
+        around = (n for n in (number - 1, number, number + 1) if queue.start <= n < queue.end)
+        places = [queue.entry(n)[:2] for n in around]
+        if any(left[0] + left[1] > right[0] for left, right in itertools.pairwise(places)):
+            return f"it is that of message {found}"
+        return ""
 
     def _no_record(self, physical_offset: int, record_bytes: int) -> StoreDamagedError:
         return StoreDamagedError(
