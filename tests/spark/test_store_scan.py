@@ -13,6 +13,7 @@ from benchmarks import spark_store_scan
 from orbitmq.client import Message, Producer
 from orbitmq.record.layout import COMPRESSED
 from orbitmq.store.files.file_names import file_name
+from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from tests.interop import building
 from tests.interop.official import OfficialBroker, OfficialNameServer
@@ -273,6 +274,25 @@ def test_an_unreadable_message_fails_the_query_or_is_skipped_or_null(
     assert rows("skip") == [(0, b"fine")]
     assert rows("null") == [(0, b"fine"), (1, None)]
     assert "Traceback" not in str(failed.value)
+
+
+def test_an_entry_that_leads_to_the_record_of_another_message_fails_the_query_or_is_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    fill(root, 100)
+    queue, other = (root / f"consumequeue/topic{n}/0" / file_name(0) for n in (0, 1))
+    entry = other.read_bytes()[5 * ENTRY.size : 6 * ENTRY.size]
+    change(queue, 5 * ENTRY.size, entry)
+
+    with pytest.raises(
+        PySparkException, match=r"entry of topic 'topic0' .*leads to a record of topic"
+    ):
+        scan(spark, root, subscribe="topic0").collect()
+    found = numbers(scan(spark, root, subscribe="topic0", onUnreadable="skip"))
+
+    expected = numbers_where(lambda number: number < 100 and number % 2 == 0)
+    assert sorted(set(expected) - set(found)) == [20]
 
 
 # --- beside format("rocketmq"), and a store of RocketMQ's --------------------------------------
