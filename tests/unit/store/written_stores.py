@@ -23,6 +23,8 @@ QUEUE_FILE_BYTES = 50 * 20
 INDEX_SLOTS = 100
 INDEX_ENTRIES = 400
 T0 = 1_700_000_000_000
+# Nothing is deleted in the background, even if a test pauses for a while on a nearly full disk.
+SELDOM = RetentionConfig(interval_ms=86_400_000)
 
 
 def config(root: Path, **options: Any) -> StoreConfig:
@@ -40,8 +42,7 @@ def config(root: Path, **options: Any) -> StoreConfig:
 
 
 def open_store(root: Path, **options: Any) -> MessageStore:
-    # Nothing is deleted in the background, even if a test pauses for a while.
-    return MessageStore(config(root, **options), retention=RetentionConfig(interval_ms=86_400_000))
+    return MessageStore(config(root, **options), retention=SELDOM)
 
 
 def draft(number: int, *, topics: int = 2, queues: int = 2, body_bytes: int = 200) -> Draft:
@@ -62,7 +63,7 @@ def fill(
     """Write messages, one every `step_ms`, and stop cleanly."""
     clock = ManualClock(T0 + first * step_ms)
     with MessageStore(
-        config(root, **{"flush_mode": FlushMode.ASYNC, **options}), clock=clock
+        config(root, **{"flush_mode": FlushMode.ASYNC, **options}), retention=SELDOM, clock=clock
     ) as store:
         for number in range(first, first + count):
             store.append(draft(number))
