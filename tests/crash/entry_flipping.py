@@ -9,24 +9,18 @@ once the store was scrubbed.
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import logging
-import platform
 import random
 import shutil
-import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orbitmq import __version__
-from orbitmq.clock import SystemClock
 from orbitmq.errors import StoreDamagedError
 from orbitmq.record.decode import decode_record
 from orbitmq.record.scan import hash_tag
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.message_store import MessageStore
+from tests.crash.flip_campaign import Outcomes, run_campaign
 from tests.crash.flipping import Prepared
 from tests.crash.scenario import TOPIC, copy_as_killed, draft, number_of, small_config
 
@@ -81,11 +75,11 @@ def make_bases(folder: Path, rng: random.Random) -> list[Base]:
     ]
 
 
-def run_entry_flips(folder: Path, seed: int, *, rounds: int) -> Counter[tuple[str, str]]:
+def run_entry_flips(folder: Path, seed: int, rounds: int) -> Outcomes:
     """Flip one bit at a time; counts where, and what became of it."""
     rng = random.Random(f"{seed} entries")
     bases = make_bases(folder, rng)
-    outcomes: Counter[tuple[str, str]] = Counter()
+    outcomes: Outcomes = Counter()
     for number in range(rounds):
         base, copy = rng.choice(bases), folder / "copy"
         shutil.copytree(base.root, copy)
@@ -185,50 +179,12 @@ def _check_tags(store: MessageStore, base: Base, queue_id: int) -> None:
     assert not missed, f"a filter misses {missed} messages of queue {queue_id}"
 
 
-def _page(outcomes: Counter[tuple[str, str]], seconds: int, seeds: int) -> str:
-    rows = "\n".join(
-        f"| {where} | {outcome} | {count} |" for (where, outcome), count in sorted(outcomes.items())
-    )
-    now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
-    return f"""# Flipped bits in queues and key index
-
-{outcomes.total()} flips with {seeds} seeds in {seconds} s, OrbitMQ {__version__}, Python \
-{platform.python_version()}, {now.date().isoformat()}. Written by \
-`python -m tests.crash.entry_flipping`.
-
-Each flip hits a copy of a store that was stopped, or killed. It is opened, each queue gets another \
-message, and everything is read. No message was skipped, no number used twice, no wrong message \
-returned; and after scrubbing a filter by tags missed none.
-
-| flipped | outcome | times |
-|---|---|---|
-{rows}
-"""
-
-
-def main() -> None:
-    """Run for some seconds; write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("seconds", type=int)
-    parser.add_argument("seed", type=int, nargs="?", default=1)
-    parser.add_argument("--page", type=Path)
-    arguments = parser.parse_args()
-    logging.disable(logging.ERROR)
-    clock = SystemClock()
-    end_ms = clock.monotonic_ms() + arguments.seconds * 1000
-    outcomes: Counter[tuple[str, str]] = Counter()
-    seed = arguments.seed
-    while clock.monotonic_ms() < end_ms:
-        folder = arguments.folder / str(seed)
-        outcomes += run_entry_flips(folder, seed, rounds=100)
-        shutil.rmtree(folder)
-        seed += 1
-    page = _page(outcomes, arguments.seconds, seed - arguments.seed)
-    sys.stdout.write(page)
-    if arguments.page:
-        arguments.page.write_text(page)
-
-
 if __name__ == "__main__":
-    main()
+    run_campaign(
+        program="tests.crash.entry_flipping",
+        title="Flipped bits in queues and key index",
+        told="""Each flip hits a copy of a store that was stopped, or killed. It is opened, each queue gets another \
+message, and everything is read. No message was skipped, no number used twice, no wrong message \
+returned; and after scrubbing a filter by tags missed none.""",
+        flip=run_entry_flips,
+    )

@@ -8,18 +8,11 @@ times. New keys are always found, and never a message without the key. If an old
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import logging
-import platform
 import random
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 
-from orbitmq import __version__
-from orbitmq.clock import SystemClock
 from orbitmq.store.index.key_index import KeyIndex
 from orbitmq.store.index.key_table import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 from orbitmq.store.message_store import MessageStore
@@ -28,6 +21,7 @@ from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from orbitmq.store.tools.rebuilding import RebuildOptions, rebuild
 from orbitmq.store.tools.verification import verify
 from tests.crash.entry_flipping import Base, config, make_bases
+from tests.crash.flip_campaign import Outcomes, run_campaign
 from tests.crash.scenario import TOPIC, draft, number_of
 
 _QUEUES = 3
@@ -48,11 +42,11 @@ _ENTRY = (
 )
 
 
-def run_index_flips(folder: Path, seed: int, *, rounds: int) -> Counter[tuple[str, str]]:
+def run_index_flips(folder: Path, seed: int, rounds: int) -> Outcomes:
     """Flip one bit at a time; counts where, and what became of it."""
     rng = random.Random(f"{seed} index")
     bases = make_bases(folder, rng)
-    outcomes: Counter[tuple[str, str]] = Counter()
+    outcomes: Outcomes = Counter()
     for number in range(rounds):
         base, copy = rng.choice(bases), folder / "copy"
         shutil.copytree(base.root, copy)
@@ -130,51 +124,13 @@ def _missed(store: MessageStore, messages: list[tuple[int, int]]) -> list[tuple[
     return missed
 
 
-def _page(outcomes: Counter[tuple[str, str]], seconds: int, seeds: int) -> str:
-    rows = "\n".join(
-        f"| {where} | {outcome} | {count} |" for (where, outcome), count in sorted(outcomes.items())
-    )
-    now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
-    return f"""# Flipped bits in the key index
-
-{outcomes.total()} flips with {seeds} seeds in {seconds} s, OrbitMQ {__version__}, Python \
-{platform.python_version()}, {now.date().isoformat()}. Written by \
-`python -m tests.crash.index_flipping`.
-
-Each flip hits a copy of a store that was stopped, or killed. It is opened, messages are appended, \
+if __name__ == "__main__":
+    run_campaign(
+        program="tests.crash.index_flipping",
+        title="Flipped bits in the key index",
+        told="""Each flip hits a copy of a store that was stopped, or killed. It is opened, messages are appended, \
 and every key is looked up. New keys were always found, and never a message without the key. Where \
 an old key was missed, `orbitmq store verify` reported it, and `orbitmq store rebuild` brought it \
-back.
-
-| flipped | outcome | times |
-|---|---|---|
-{rows}
-"""
-
-
-def main() -> None:
-    """Run for some seconds; write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("seconds", type=int)
-    parser.add_argument("seed", type=int, nargs="?", default=1)
-    parser.add_argument("--page", type=Path)
-    arguments = parser.parse_args()
-    logging.disable(logging.ERROR)
-    clock = SystemClock()
-    end_ms = clock.monotonic_ms() + arguments.seconds * 1000
-    outcomes: Counter[tuple[str, str]] = Counter()
-    seed = arguments.seed
-    while clock.monotonic_ms() < end_ms:
-        folder = arguments.folder / str(seed)
-        outcomes += run_index_flips(folder, seed, rounds=100)
-        shutil.rmtree(folder)
-        seed += 1
-    page = _page(outcomes, arguments.seconds, seed - arguments.seed)
-    sys.stdout.write(page)
-    if arguments.page:
-        arguments.page.write_text(page)
-
-
-if __name__ == "__main__":
-    main()
+back.""",
+        flip=run_index_flips,
+    )
