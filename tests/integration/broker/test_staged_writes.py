@@ -14,7 +14,7 @@ from orbitmq.broker.exactly_once import moving
 from orbitmq.broker.exactly_once.query_states import QueryState, QueryStates
 from orbitmq.client.aio import Admin
 from orbitmq.clock import ManualClock, settle
-from orbitmq.errors import RequestRefusedError, StoreDamagedError
+from orbitmq.errors import RequestRefusedError
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
@@ -596,15 +596,34 @@ async def test_a_move_resumes_with_queue_entries_that_can_be_repaired(
     assert moved == once(6) + Counter([b"later"])
 
 
-async def test_a_broker_does_not_start_without_a_state_that_it_cannot_read(
-    site: Site, peer: Peer
+async def test_writes_are_refused_while_a_state_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await appoint(peer)
-    await appoint(peer, query="other")
-    _change_byte(site, QUERIES_TOPIC, 0, at=4)
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        await appoint(peer)
+        await appoint(peer, query="other")
+        _change_byte(site, QUERIES_TOPIC, 0, at=4)
 
-    with pytest.raises(StoreDamagedError, match=r"the state of a query .* message 0 of topic"):
-        site.broker._exactly_once.states.load()
+    async with running(tmp_path, ManualClock()) as site:
+        peer = await site.connect()
+        assert "exactly-once writes are refused reason=the state of a query" in caplog.text
+        # It is not known whose state is damaged.
+        for asked in (
+            AppointCoordinator(query="other", candidate="broker-a"),
+            ForgetQuery(query=QUERY),
+            ListQueries(limit=10),
+            ListQueries(limit=1, query="new"),
+        ):
+            refused = await peer.ask(asked)
+            assert refused.code == ResponseCode.SYSTEM_ERROR
+            assert "cannot be read" in refused.remark
+            assert "orbitmq store accept-loss" in refused.remark
+        states = site.broker._exactly_once.states
+        assert states.needed_from() == site.broker.store.log_start
+
+        await peer.make_topic("T")
+        assert (await peer.send("T")).code == ResponseCode.SUCCESS
 
 
 async def test_rows_are_kept_while_it_is_not_known_where_the_oldest_is(

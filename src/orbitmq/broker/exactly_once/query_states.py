@@ -143,11 +143,17 @@ class QueryStates:
         self._storing = storing
         self._clock = clock
         self._kept: dict[str, StoredState] = {}
+        # Why no state is known: one of them could not be read, nobody knows of which query.
+        self._damage: StoreDamagedError | None = None
         self._locks = QueryLocks()
         self._started_ms = clock.now_ms()
 
     def load(self) -> None:
-        """Read all records; blocks. Raises StoreDamagedError if one of them cannot be read."""
+        """Read all records; blocks.
+
+        If one of them cannot be read, exactly-once writes are refused until that is repaired, and
+        the log is kept; everything else is served.
+        """
         start, end = self._store.start_of(QUERIES_TOPIC, 0), self._store.end_of(QUERIES_TOPIC, 0)
         lost = end - start
         try:
@@ -160,11 +166,8 @@ class QueryStates:
                 self._count(stored)
                 self._keep(stored)
         except QueueDamagedError as damage:
-            raise StoreDamagedError(
-                f"the state of a query that writes exactly once cannot be read: {damage.args[0]}",
-                hint="restore the log from a copy; without one, run: orbitmq store accept-loss. "
-                "Rows of a batch that was being moved may then be written twice",
-            ) from damage
+            self._refuse(damage)
+            return
         if lost:
             log.warning(
                 "states of queries are lost count=%d hint=rows of batches that were being moved may "
@@ -172,19 +175,36 @@ class QueryStates:
                 lost,
             )
 
+    def _refuse(self, damage: QueueDamagedError) -> None:
+        self._damage = StoreDamagedError(
+            f"the state of a query that writes exactly once cannot be read: {damage.args[0]}",
+            hint="stop the broker and restore the log from a copy; without one, run: orbitmq store "
+            "accept-loss. Rows of a batch that was being moved may then be written twice",
+        )
+        self._kept.clear()
+        self._bytes = self._pending_moves = 0
+        log.error("exactly-once writes are refused reason=%s", self._damage)
+
+    def check_readable(self) -> None:
+        """Raise StoreDamagedError if a state could not be read."""
+        if self._damage is not None:
+            raise StoreDamagedError(self._damage.args[0], hint=self._damage.hint)
+
     @property
     def states(self) -> Mapping[str, QueryState]:
-        """All states by query."""
+        """All states by query; none if one of them could not be read."""
         return {query: kept.state for query, kept in self._kept.items()}
 
     def find(self, query: str) -> StoredState | None:
         """The state of a query; None if it is unknown."""
+        self.check_readable()
         return self._kept.get(query)
 
     async def change(
         self, query: str, change: Callable[[QueryState | None], QueryState | None]
     ) -> QueryState | None:
         """Change a state; returns it once it is on disk. If `change` returns None, it stays."""
+        self.check_readable()
         if query not in self._kept:
             self._check_new(query)
         async with self._locks.of(query):
@@ -200,6 +220,7 @@ class QueryStates:
 
     async def forget(self, query: str, *, force: bool) -> None:
         """Forget a query; raises if it has work left, unless `force` gives that up."""
+        self.check_readable()
         async with self._locks.of(query):
             kept = self._kept.get(query)
             if kept is None:
@@ -225,6 +246,8 @@ class QueryStates:
 
     def needed_from(self) -> PhysicalOffset:
         """The oldest log offset that is still needed; blocks."""
+        if self._damage is not None:
+            return self._store.log_start
         now_ms = self._clock.now_ms()
         kept = list(self._kept.values())
         offsets = [state.physical_offset for state in kept]

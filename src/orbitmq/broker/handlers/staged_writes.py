@@ -151,6 +151,7 @@ class StagedWriteRequests:
         """List one query, or a page of all in the order of their ids."""
         asked = ListQueries.decode(request.fields)
         limit = max(1, min(asked.limit, PAGE_MAX))
+        self.states.check_readable()
         if asked.query is not None:
             kept = self.states.find(asked.query)
             queries = [_summary(kept.state)] if kept is not None else []
