@@ -98,6 +98,8 @@ class Connection(asyncio.Protocol):
         self._calls = PendingCalls(
             address, calls.unanswered, clock, on_overdue=self._notice_silence
         )
+        # When the processor was last given a chunk.
+        self._turn_began_ms = 0.0
         self._last_active_ms = 0.0
         self._last_received_ms = 0.0
         self._silent_since_ms = -1.0
@@ -136,7 +138,9 @@ class Connection(asyncio.Protocol):
         """Process the bytes received, and keep an incomplete frame."""
         if self.closed:
             return
-        self._last_active_ms = self._last_received_ms = self.clock.monotonic_ms()
+        self._last_active_ms = self._last_received_ms = self._turn_began_ms = (
+            self.clock.monotonic_ms()
+        )
         if self._incomplete.skip_bytes:
             data = self._incomplete.skip(data)
         if self._incomplete.kept_bytes:
@@ -387,8 +391,19 @@ class Connection(asyncio.Protocol):
     def _process(self, chunk: bytes) -> None:
         position = 0
         try:
-            if not self._writing_paused:
-                position = self._take_frames(chunk)
+            slow_turns = self._slow_turns
+            if self._writing_paused:
+                pass
+            elif slow_turns is not None and (self._turn_is_slow or self._seems_slow):
+                position = self._take_measured(chunk, slow_turns)
+            else:
+                position, replies = self._processor.process(self, chunk)
+                if replies:
+                    self.write(replies)
+                if position and slow_turns is not None:
+                    # Perf: reading the processor time would take 0.6 us; a first long turn is free.
+                    slow_turns.others_active_ms = ended_ms = self.clock.monotonic_ms()
+                    self._seems_slow = ended_ms - self._turn_began_ms >= SLOW_MS
             # Bytes written before the chunk arrived, or in answer to it, are no later activity.
             self._written_bytes_seen = self._written_bytes
             if position < len(chunk) and not self.closed:
@@ -408,23 +423,8 @@ class Connection(asyncio.Protocol):
             log.exception("connection closed after an internal error peer=%s", self.address)
             self.close("an internal error")
 
-    def _take_frames(self, chunk: bytes) -> int:
-        """Have frames processed, and write the replies; returns where the processor stopped."""
-        if self._slow_turns is not None and (self._turn_is_slow or self._seems_slow):
-            return self._take_measured(chunk, self._slow_turns)
-        # Perf: reading the processor time would take 0.6 us; a first turn that lasts long is free.
-        began_ms = self.clock.monotonic_ms()
-        position, replies = self._processor.process(self, chunk)
-        if replies:
-            self.write(replies)
-        if self._slow_turns is not None:
-            ended_ms = self.clock.monotonic_ms()
-            self._seems_slow = ended_ms - began_ms >= SLOW_MS
-            if position:
-                self._slow_turns.others_active_ms = ended_ms
-        return position
-
     def _take_measured(self, chunk: bytes, slow_turns: SlowTurns) -> int:
+        """Have frames processed in a turn whose processor time counts."""
         used_before_ms = slow_turns.used_ms()
         try:
             position, replies = self._processor.process(self, chunk)
@@ -459,6 +459,7 @@ class Connection(asyncio.Protocol):
     def _resume(self) -> None:
         """Process what is kept, and read again unless something still blocks it."""
         if self._incomplete.kept_bytes and not self._writing_paused and not self.closed:
+            self._turn_began_ms = self.clock.monotonic_ms()
             self._process(self._incomplete.take())
         if not (self._writing_paused or self._turn_is_due or self.closed):
             self._transport.resume_reading()
