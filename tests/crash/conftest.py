@@ -1,4 +1,4 @@
-"""Folders for crash tests: in memory where that is possible, since most of them sync nothing."""
+"""What crash tests share: folders in memory where that is possible, and no real syncs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -23,3 +24,10 @@ def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def no_real_syncs() -> Iterator[None]:
+    """Sync nothing: a test that damages files by itself needs no disk."""
+    with mock.patch("os.fdatasync"), mock.patch("os.fsync"):
+        yield

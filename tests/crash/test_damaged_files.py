@@ -6,9 +6,7 @@ import logging
 import os
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -26,10 +24,7 @@ from tests.crash.scenario import copy_as_killed, draft, number_of, small_config
 FIRST_LOG = f"commitlog/{0:020d}"
 
 
-@pytest.fixture(autouse=True)
-def _no_real_syncs() -> Iterator[None]:
-    with mock.patch("os.fdatasync"), mock.patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("no_real_syncs")
 
 
 def _write(root: Path, *, killed: Path | None = None) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -21,10 +19,7 @@ from tests.crash.scenario import small_config
 LOG = "commitlog/00000000000000000000"
 
 
-@pytest.fixture(autouse=True)
-def _no_real_syncs() -> Iterator[None]:
-    with mock.patch("os.fdatasync"), mock.patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("no_real_syncs")
 
 
 @pytest.fixture

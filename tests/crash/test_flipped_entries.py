@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -20,10 +19,7 @@ from tests.crash.scenario import draft, number_of, small_config
 COUNT = 200
 
 
-@pytest.fixture(autouse=True)
-def _no_real_syncs() -> Iterator[None]:
-    with mock.patch("os.fdatasync"), mock.patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("no_real_syncs")
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -15,11 +14,7 @@ from tests.crash.flipping import Prepared
 from tests.crash.index_flipping import run_index_flips
 from tests.crash.scenario import TOPIC, draft, small_config
 
-
-@pytest.fixture(autouse=True)
-def _no_real_syncs() -> Iterator[None]:
-    with mock.patch("os.fdatasync"), mock.patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("no_real_syncs")
 
 
 @pytest.fixture(scope="module")

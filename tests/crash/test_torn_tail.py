@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
@@ -23,10 +21,7 @@ from tests.crash.scenario import copy_as_killed, draft, number_of, small_config
 LOG = "commitlog/00000000000000000000"
 
 
-@pytest.fixture(autouse=True)
-def _no_real_syncs() -> Iterator[None]:
-    with mock.patch("os.fdatasync"), mock.patch("os.fsync"):
-        yield
+pytestmark = pytest.mark.usefixtures("no_real_syncs")
 
 
 @dataclass

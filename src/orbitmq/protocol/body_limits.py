@@ -15,7 +15,7 @@ from orbitmq.protocol.codes import OWN_CODES, RequestCode, request_name
 _MIB: Final = 1024 * 1024
 BODY_BYTES_MAX: Final = _MIB
 _LISTS_BYTES_MAX: Final = 4 * _MIB
-# Every option of a broker takes 20 KiB.
+# All options of a broker with their values take 3 KB.
 _OPTIONS_BYTES_MAX: Final = 128 * 1024
 
 _UNLIMITED: Final = frozenset(

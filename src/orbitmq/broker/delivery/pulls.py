@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 HOLD_MS_MAX: Final = 25_000
 # What a read from disk counts for in the bytes that a connection may have in flight.
 _FAR_READ_BYTES: Final = 256 * 1024
-# A longer filter takes over a millisecond to compile.
+# A filter as long as this compiles in about half a millisecond.
 _SHORT_EXPRESSION: Final = 200
 # How long a thread evaluates a filter for one pull; the reply then says where to continue.
 _THREAD_SLICE_MS: Final = 20.0

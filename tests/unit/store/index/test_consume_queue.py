@@ -110,21 +110,27 @@ def test_a_queue_of_fillers_only_is_empty(tmp_path: Path) -> None:
     assert (again.start, again.end, again.max_physical_end) == (23, 23, 0)
 
 
+def _spy_on_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each later read of files in a folder asks for."""
+    read: list[int] = []
+    pread = os.pread
+
+    def spy(descriptor: int, count: int, at: int) -> bytes:
+        if is_in(folder, descriptor):
+            read.append(count)
+        return pread(descriptor, count, at)
+
+    monkeypatch.setattr("os.pread", spy)
+    return read
+
+
 def test_loading_reads_little_of_large_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = _queue(tmp_path, 6_000_000)
     queue.append(QueueOffset(0), _entries(0, 50_000))
     queue.write()
-    read: list[int] = []
-    pread = os.pread
-
-    def spy(descriptor: int, count: int, at: int) -> bytes:
-        if is_in(tmp_path, descriptor):
-            read.append(count)
-        return pread(descriptor, count, at)
-
-    monkeypatch.setattr("os.pread", spy)
+    read = _spy_on_reads(tmp_path, monkeypatch)
     again = _queue(tmp_path, 6_000_000)
     again.load()
 
@@ -139,15 +145,7 @@ def test_a_queue_of_a_few_entries_is_loaded_with_two_reads(
     queue = _queue(tmp_path, 6_000_000)
     queue.append(QueueOffset(0), _entries(0, 3))
     queue.write()
-    read: list[int] = []
-    pread = os.pread
-
-    def spy(descriptor: int, count: int, at: int) -> bytes:
-        if is_in(tmp_path, descriptor):
-            read.append(count)
-        return pread(descriptor, count, at)
-
-    monkeypatch.setattr("os.pread", spy)
+    read = _spy_on_reads(tmp_path, monkeypatch)
     again = _queue(tmp_path, 6_000_000)
     again.load(PhysicalOffset(300))
     again.raise_start(PhysicalOffset(100))
