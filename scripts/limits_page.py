@@ -30,6 +30,7 @@ from orbitmq.broker.topics.topic_table import (
     TOPICS_MAX,
     TOTAL_QUEUES_MAX,
 )
+from orbitmq.broker.transactions.half_queue import OPEN_MAX
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
 from orbitmq.nameserver.broker_registry import FILTER_SERVERS_MAX, NAME_LENGTH_MAX
 from orbitmq.nameserver.config import NameServerConfig
@@ -92,6 +93,11 @@ COSTS = (
         f"{BATCH_MESSAGES_MAX:,} messages in a batch. "
         f"{_option('sendThreadPoolQueueCapacity')} sends wait for the disk at a time",
         f"the messages, until retention deletes them; a topic that it creates, of {TOPICS_MAX:,}",
+    ),
+    Cost(
+        (_CODE.END_TRANSACTION,),
+        "one read, and two appends: the message and a mark",
+        f"the message and the mark; {OPEN_MAX:,} transactions may be open",
     ),
     Cost(
         (_CODE.CONSUMER_SEND_MSG_BACK,),

@@ -37,6 +37,7 @@ from orbitmq.broker.handlers.retries import RetryRequests
 from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
 from orbitmq.broker.handlers.topics import TopicRequests
+from orbitmq.broker.handlers.transactions import TransactionRequests
 from orbitmq.broker.hot_path import HotPath
 from orbitmq.broker.lost_tables import recovered_topics, report_lost
 from orbitmq.broker.plain_topics import PlainTopics
@@ -55,6 +56,8 @@ from orbitmq.broker.storing import Storing
 from orbitmq.broker.topics.attributes import is_kept_in_memory
 from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.broker.topics.topic_table import TopicTable
+from orbitmq.broker.transactions.assembly import Transactions
+from orbitmq.broker.transactions.preparing import Preparing
 from orbitmq.clock import SystemClock
 from orbitmq.disk import off_loop
 from orbitmq.errors import SettingsError
@@ -242,9 +245,11 @@ class Broker:
         self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
         self._assemble(config)
         await self._exactly_once.load()
+        await self._transactions.load()
         # What is started here stops in reverse order, even if the start fails halfway.
         closing = self._opened
         closing.push_async_callback(self.offsets.save)
+        closing.push_async_callback(self._transactions.stop)
         closing.push_async_callback(self._reads.all_done)
         reservation.close()
         for each in self._servers:
@@ -370,6 +375,16 @@ class Broker:
             save_interval_ms=config.delay_flush_interval_ms,
             clock=self._clock,
         )
+        self._transactions = Transactions(
+            store=self.store,
+            confirmations=self._confirmations,
+            topics=self.topics,
+            offsets=self.offsets,
+            flush_mode=store_config.flush_mode,
+            on_committed=self._count_delivered,
+            save_interval_ms=config.offsets_flush_interval_ms,
+            clock=self._clock,
+        )
 
     def _make_pulls(self) -> None:
         """Make the parts that answer pulls, at once or when messages arrive."""
@@ -461,6 +476,9 @@ class Broker:
             groups=self.groups,
             locks=self.locks,
             storing=self._storing,
+            preparing=Preparing(
+                config=self._config, halves=self._transactions.halves, storing=self._storing
+            ),
             delay_levels=len(self._delay_levels_ms),
             broker_properties=self._broker_properties,
             unique_ids=UniqueIds(address_of(self.address), self._clock.now_ms),
@@ -477,6 +495,7 @@ class Broker:
                 states=self._exactly_once.states,
                 counters=self.counters,
             ),
+            TransactionRequests(ending=self._transactions.ending),
             PullRequests(self._pulls),
             QueryRequests(store=self.store, topics=self.topics, members=self.members),
             QueueOffsetRequests(self.store),
@@ -574,6 +593,7 @@ class Broker:
             Periodic("groups", config.offsets_flush_interval_ms, self.groups.save, self._clock),
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, self._clock),
             *self._exactly_once.upkeep,
+            self._transactions.saving,
         ]
 
     # --- callbacks ----------------------------------------------------------------------------

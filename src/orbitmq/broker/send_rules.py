@@ -12,7 +12,6 @@ from orbitmq.model.names import SCHEDULE_TOPIC
 
 # Properties that ask for a feature which this broker does not have.
 _UNSUPPORTED: Final = {
-    property_names.HALF_MESSAGE: "transactions",
     property_names.TIMER_DELAY_SECONDS: "timers",
     property_names.TIMER_DELAY_MS: "timers",
     property_names.TIMER_DELIVER_MS: "timers",
@@ -60,10 +59,7 @@ class Destination:
 def missing_feature(properties: Mapping[str, str]) -> str:
     """The unsupported feature that a message asks for; empty if there is none."""
     for name, feature in _UNSUPPORTED.items():
-        value = properties.get(name)
-        if value is None:
-            continue
-        if name == property_names.HALF_MESSAGE and value.lower() != "true":
+        if name not in properties:
             continue
         if name in _TIMERS and delay_level(properties) > 0:
             # Compat: a delay level takes precedence, and the timer is dropped.

@@ -57,7 +57,10 @@ class Storing:
 
         Without `wait` it returns before they are on disk.
         """
-        receipts = self._store.append_batch(drafts)
+        return await self.confirm(self._store.append_batch(drafts), wait=wait)
+
+    async def confirm(self, receipts: Sequence[Receipt], *, wait: bool = True) -> Stored:
+        """Publish messages that were appended, and wait for the disk as `put` does."""
         durability = StoreDurability.MEMORY
         if not self._is_sync:
             self._store.publish()

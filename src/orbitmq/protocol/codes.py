@@ -66,7 +66,7 @@ class RequestCode(IntEnum):
     HEART_BEAT = 34, Role.BROKER, Role.BROKER, "a client reports what it produces and consumes"
     UNREGISTER_CLIENT = 35, Role.BROKER, Role.BROKER, "a client leaves its groups"
     CONSUMER_SEND_MSG_BACK = 36, Role.BROKER, Role.BROKER, "send a message back for a later retry"
-    END_TRANSACTION = 37, Role.BROKER, NOBODY, "commit or roll back a half message"
+    END_TRANSACTION = 37, Role.BROKER, Role.BROKER, "commit or roll back a half message"
     GET_CONSUMER_LIST_BY_GROUP = 38, Role.BROKER, Role.BROKER, "members of a group"
     CHECK_TRANSACTION_STATE = (
         39,
@@ -327,7 +327,6 @@ class RequestCode(IntEnum):
 # Not answered yet, but planned: transactions, answers to requests, replication, access rules.
 PLANNED: Final = frozenset(
     {
-        RequestCode.END_TRANSACTION,
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
         RequestCode.SEND_REPLY_MESSAGE,
         RequestCode.SEND_REPLY_MESSAGE_V2,

@@ -202,7 +202,7 @@ async def test_all_ways_through_the_broker_store_and_reply_to_batches_alike(
         ("T", b"", ResponseCode.MESSAGE_ILLEGAL),
         ("T", b"\0\0\0\x20bad", ResponseCode.SYSTEM_ERROR),
         ("T", ONE + DELAYED, ResponseCode.MESSAGE_ILLEGAL),
-        ("T", ONE + HALF, ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+        ("T", ONE + HALF, ResponseCode.MESSAGE_ILLEGAL),
         ("%RETRY%g", ONE, ResponseCode.MESSAGE_ILLEGAL),
     ],
     ids=["empty", "damaged", "delayed", "half message", "retry topic"],
@@ -231,7 +231,7 @@ async def test_a_batch_of_half_messages_is_refused_whatever_its_properties(
     reply = await peer.ask(send_header("T", kind=SendBatch, batch=True, system_flag=4), batch)
 
     # If stored, they would wait for a transaction that never ends: acknowledged, never delivered.
-    assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
     assert site.broker.store.log_end == end
 
 
@@ -410,23 +410,21 @@ async def test_a_message_above_the_limits_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("properties", "system_flag", "named"),
+    ("properties", "named"),
     [
-        ({"TRAN_MSG": "true"}, 4, "transactions"),
-        ({}, 4, "transactions"),
-        ({"TIMER_DELAY_SEC": "5"}, 0, "timers"),
-        ({"TIMER_DELAY_MS": "5"}, 0, "timers"),
-        ({"TIMER_DELIVER_MS": "5"}, 0, "timers"),
-        ({"REPLY_TO_CLIENT": "c"}, 0, "reply"),
+        ({"TIMER_DELAY_SEC": "5"}, "timers"),
+        ({"TIMER_DELAY_MS": "5"}, "timers"),
+        ({"TIMER_DELIVER_MS": "5"}, "timers"),
+        ({"REPLY_TO_CLIENT": "c"}, "reply"),
     ],
 )
 async def test_unsupported_features_are_refused_and_not_stored(
-    site: Site, peer: Peer, properties: dict[str, Any], system_flag: int, named: str
+    site: Site, peer: Peer, properties: dict[str, Any], named: str
 ) -> None:
     await peer.make_topic("T")
     end = site.broker.store.log_end
 
-    reply = await peer.send("T", system_flag=system_flag, **properties)
+    reply = await peer.send("T", **properties)
 
     assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert named in reply.remark
@@ -436,7 +434,7 @@ async def test_unsupported_features_are_refused_and_not_stored(
 
 @pytest.mark.parametrize(
     "code",
-    [RequestCode.END_TRANSACTION, RequestCode.POP_MESSAGE, RequestCode.SEND_REPLY_MESSAGE],
+    [RequestCode.POP_MESSAGE, RequestCode.SEND_REPLY_MESSAGE],
 )
 async def test_an_unsupported_request_is_refused_as_such(peer: Peer, code: RequestCode) -> None:
     reply = await peer.rpc.invoke(peer.address, Command(code=code))

@@ -24,6 +24,8 @@ from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.send_replies import SendReplies
 from orbitmq.broker.storing import Storing
+from orbitmq.broker.transactions.half_queue import HalfQueue
+from orbitmq.broker.transactions.preparing import Preparing
 from orbitmq.clock import settle
 from orbitmq.errors import ProtocolError
 from orbitmq.lifecycle import OwnedTasks
@@ -95,6 +97,8 @@ class Side:
             clock=parts.clock,
         )  # fmt: skip
         parts.store.on_flushed(confirmations.flushed)
+        storing = Storing(parts.store, confirmations, flush_mode=flush_mode)
+        halves = HalfQueue(parts.store, clock=parts.clock)
         sending = SendRequests(
             config=BrokerConfig,
             refusal=lambda: None,
@@ -102,7 +106,8 @@ class Side:
             changes_reported=settle,
             groups=parts.groups,
             locks=QueueLocks(clock=parts.clock),
-            storing=Storing(parts.store, confirmations, flush_mode=flush_mode),
+            storing=storing,
+            preparing=Preparing(config=BrokerConfig, halves=halves, storing=storing),
             delay_levels=18,
             broker_properties=BROKER_PROPERTIES,
             unique_ids=OneId("10.0.0.9", parts.clock.now_ms),

@@ -18,11 +18,13 @@ from orbitmq.broker.send_rules import (
     waits_for_store,
     with_broker_properties,
 )
+from orbitmq.broker.transactions.half_messages import QUEUE_ID, is_half
 from orbitmq.clock import settle
 from orbitmq.errors import MessageError, OrbitError, RequestRefusedError
 from orbitmq.model import property_names
 from orbitmq.model.names import (
     BROKER_ONLY_TOPICS,
+    HALF_TOPIC,
     RETRY_PREFIX,
     check_topic,
     is_retry_topic,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.statistics.counters import Counters
     from orbitmq.broker.storing import Stored, Storing
     from orbitmq.broker.topics.topic_table import TopicTable
+    from orbitmq.broker.transactions.preparing import Preparing
     from orbitmq.model.topics import TopicConfig
     from orbitmq.model.unique_ids import UniqueIds
     from orbitmq.protocol.command import Command
@@ -80,6 +83,7 @@ class SendRequests:
     groups: GroupTable
     locks: QueueLocks
     storing: Storing
+    preparing: Preparing
     delay_levels: int
     # Properties that the broker adds to every message.
     broker_properties: Mapping[str, str]
@@ -174,7 +178,7 @@ class SendRequests:
             raise MessageError("the message has no body", hint="send at least one byte")
         properties = decode_properties((asked.properties or "").encode())
         properties.pop(property_names.POP_CHECK_POINT, None)
-        self._refuse_missing_features(properties, asked)
+        self._refuse_missing_features(properties)
         unique_id = properties.get(property_names.UNIQUE_ID)
         if unique_id is None:
             unique_id = properties[property_names.UNIQUE_ID] = self.unique_ids.make()
@@ -182,27 +186,53 @@ class SendRequests:
         waits = waits_for_store(properties)
         destination = Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
         requested_queue_id = destination.queue_id
+        if is_half(properties, system_flag=asked.system_flag, retries=asked.retries or 0):
+            draft = self._draft(
+                connection,
+                request,
+                asked,
+                topic,
+                destination=Destination(topic=HALF_TOPIC, queue_id=QUEUE_ID),
+                properties=self.preparing.properties_of_half(
+                    properties, topic, destination.queue_id, asked.producer_group
+                ),
+            )
+            stored = await self._count(HALF_TOPIC, self.preparing.put(draft, properties))
+            return self._reply(request, stored, requested_queue_id, unique_id)
         if is_retry_topic(topic.name):
             destination = await self._retry_destination(request, asked, destination, properties)
         destination = delay(properties, destination, self.delay_levels)
-        draft = Draft(
+        draft = self._draft(
+            connection, request, asked, topic, destination=destination, properties=properties
+        )
+        stored = await self._put([draft], wait=waits)
+        return self._reply(request, stored, requested_queue_id, unique_id)
+
+    def _draft(
+        self,
+        connection: Connection,
+        request: Command,
+        asked: SendMessage,
+        topic: TopicConfig,
+        *,
+        destination: Destination,
+        properties: Mapping[str, str],
+    ) -> Draft:
+        return Draft(
             topic=destination.topic,
             queue_id=destination.queue_id,
             body=request.body,
             properties=encode_properties(properties),
             flag=asked.flag,
-            system_flag=self._system_flag(asked, topic),
+            # A half gets an entry in its queue like any other message, and so does a retry.
+            system_flag=self._system_flag(asked, topic) & ~TRANSACTION_MASK,
             born_ms=asked.born_timestamp_ms,
             born_host=born_host(connection.address),
             reconsume_times=asked.retries or 0,
         )
-        stored = await self._put([draft], wait=waits)
-        return self._reply(request, stored, requested_queue_id, unique_id)
 
-    def _refuse_missing_features(self, properties: Mapping[str, str], asked: SendMessage) -> None:
+    def _refuse_missing_features(self, properties: Mapping[str, str]) -> None:
         feature = missing_feature(properties)
-        if not feature and asked.system_flag & TRANSACTION_MASK:
-            feature = "transactions"
         if feature:
             raise RequestRefusedError(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -273,7 +303,7 @@ class SendRequests:
     async def _batched(self, body: bytes, asked: SendMessage) -> list[BatchedMessage]:
         """Decode the messages of a batch, with the properties to store."""
         # The flags of the header apply to every message.
-        self._refuse_missing_features({}, asked)
+        _refuse_halves({}, asked)
         body_bytes_max = self.storing.body_bytes_max
         too_large = MessageError(
             f"a batch of {len(body)} bytes is above the limit of {body_bytes_max}",
@@ -304,20 +334,24 @@ class SendRequests:
         properties = decode_properties(encoded)
         if property_names.DELAY_LEVEL in properties:
             raise MessageError("a batch cannot be delayed", hint="send its messages one by one")
-        self._refuse_missing_features(properties, asked)
+        _refuse_halves(properties, asked)
+        self._refuse_missing_features(properties)
         if property_names.UNIQUE_ID not in properties:
             properties[property_names.UNIQUE_ID] = self.unique_ids.make()
         properties.update(self.broker_properties)
         return encode_properties(properties)
 
     async def _put(self, drafts: list[Draft], *, wait: bool) -> Stored:
+        return await self._count(drafts[0].topic, self.storing.put(drafts, wait=wait))
+
+    async def _count(self, topic: str, storing: Awaitable[Stored]) -> Stored:
         try:
-            stored = await self.storing.put(drafts, wait=wait)
+            stored = await storing
         except OrbitError:
             self.counters.failed_puts += 1
             raise
         size = sum(receipt.record_bytes for receipt in stored.receipts)
-        self.counters.put(drafts[0].topic).add(len(drafts), size)
+        self.counters.put(topic).add(len(stored.receipts), size)
         return stored
 
     # --- replies ------------------------------------------------------------------------------
@@ -341,4 +375,12 @@ class SendRequests:
                 durability=durability_text(stored.durability),
             ),
             code=stored.code,
+        )
+
+
+def _refuse_halves(properties: Mapping[str, str], asked: SendMessage) -> None:
+    """Refuse a batch with half messages."""
+    if is_half(properties, system_flag=asked.system_flag, retries=0):
+        raise MessageError(
+            "a batch cannot have messages of transactions", hint="send its messages one by one"
         )

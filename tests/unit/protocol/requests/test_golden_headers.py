@@ -356,6 +356,31 @@ MESSAGES = [
         "offset=1000 group=g delayLevel=0 originMsgId=id originTopic=T unitMode=false maxReconsumeTimes=16 bname=broker-a",
     ),
     row(
+        37,
+        transactions.EndTransaction(
+            producer_group="g", half_offset=Long(7), physical_offset=Long(9), outcome=8
+        ),
+        "producerGroup=g tranStateTableOffset=7 commitLogOffset=9 commitOrRollback=8",
+        note="required fields",
+    ),
+    row(
+        37,
+        transactions.EndTransaction(
+            topic="T",
+            producer_group="g",
+            half_offset=Long(7),
+            physical_offset=Long(9),
+            outcome=12,
+            is_answer=True,
+            message_id="m",
+            transaction_id="t",
+            broker_name="b",
+        ),
+        "topic=T producerGroup=g tranStateTableOffset=7 commitLogOffset=9 commitOrRollback=12 "
+        "fromTransactionCheck=true msgId=m transactionId=t bname=b",
+        note="every field",
+    ),
+    row(
         39,
         transactions.CheckTransaction(half_offset=Long(7), physical_offset=Long(9)),
         "tranStateTableOffset=7 commitLogOffset=9",

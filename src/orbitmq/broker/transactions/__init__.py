@@ -1,0 +1,1 @@
+"""Transactions: half messages that wait for a commit or rollback."""

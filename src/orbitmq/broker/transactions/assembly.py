@@ -1,0 +1,101 @@
+"""Assembles the parts that keep and end transactions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.transactions.ending import Ending
+from orbitmq.broker.transactions.half_messages import QUEUE_ID
+from orbitmq.broker.transactions.half_queue import HalfQueue, Progress
+from orbitmq.broker.transactions.recovery import recover
+from orbitmq.disk import off_loop
+from orbitmq.errors import OrbitError
+from orbitmq.lifecycle import Periodic
+from orbitmq.model.names import HALF_DONE_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
+
+if TYPE_CHECKING:
+    from orbitmq.broker.confirmations import Confirmations
+    from orbitmq.broker.groups.committed_offsets import CommittedOffsets
+    from orbitmq.broker.topics.topic_table import TopicTable
+    from orbitmq.clock import Clock
+    from orbitmq.store.config import FlushMode
+    from orbitmq.store.log.draft import Draft
+    from orbitmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+_NEEDED_BY: Final = "open transactions; end them, or start a producer of their group"
+
+
+class Transactions:
+    """The parts of a broker that keep half messages and end them."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        confirmations: Confirmations,
+        topics: TopicTable,
+        offsets: CommittedOffsets,
+        flush_mode: FlushMode,
+        on_committed: Callable[[Draft], None],
+        save_interval_ms: int,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self.halves = HalfQueue(store, clock=clock)
+        store.protect_log_from(self.halves.needed_from, _NEEDED_BY)
+        self.ending = Ending(
+            store,
+            self.halves,
+            confirmations,
+            flush_mode=flush_mode,
+            has_queue=self._has_queue,
+            on_committed=on_committed,
+            clock=clock,
+        )
+        self._saved = Progress(0, 0)
+        self.saving = Periodic("transactions", save_interval_ms, self.save, clock)
+
+    async def load(self) -> None:
+        """Read the open halves from the store, before clients can end or prepare any."""
+        saved = Progress(self._saved_offset(HALF_TOPIC), self._saved_offset(HALF_DONE_TOPIC))
+        found = await off_loop(recover, self._store, saved)
+        self.halves.restore(found)
+        if found.unmarked:
+            await off_loop(self._store.flush)
+        self._saved = saved
+
+    async def save(self) -> None:
+        """Save the progress, once what it is based on is on disk."""
+        self.halves.store_marks()
+        progress = self.halves.progress()
+        if progress == self._saved:
+            return
+        await off_loop(self._store.flush)
+        for topic, offset in (
+            (HALF_TOPIC, progress.halves),
+            (HALF_DONE_TOPIC, progress.marks),
+        ):
+            self._offsets.commit(TRANSACTION_GROUP, topic, QUEUE_ID, offset)
+        self._saved = progress
+
+    async def stop(self) -> None:
+        """Save the progress for the last time."""
+        try:
+            await self.save()
+        except OrbitError as error:
+            log.warning(
+                "progress of transactions not saved; the next start reads more reason=%s", error
+            )
+
+    def _saved_offset(self, topic: str) -> int:
+        return self._offsets.get(TRANSACTION_GROUP, topic, QUEUE_ID) or 0
+
+    def _has_queue(self, name: str, queue_id: int) -> bool:
+        topic = self._topics.get(name)
+        return topic is not None and queue_id < max(topic.read_queues, topic.write_queues)
