@@ -376,13 +376,15 @@ class Broker:
             clock=self._clock,
         )
         self._transactions = Transactions(
+            config=self._config,
+            hours_max=lambda: self._settings.of(RetentionConfig).reserved_hours,
             store=self.store,
             confirmations=self._confirmations,
             topics=self.topics,
+            members=self.members,
             offsets=self.offsets,
             flush_mode=store_config.flush_mode,
             on_committed=self._count_delivered,
-            save_interval_ms=config.offsets_flush_interval_ms,
             clock=self._clock,
         )
 
@@ -594,6 +596,7 @@ class Broker:
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, self._clock),
             *self._exactly_once.upkeep,
             self._transactions.saving,
+            self._transactions.checking,
         ]
 
     # --- callbacks ----------------------------------------------------------------------------

@@ -144,6 +144,31 @@ class BrokerConfig:
     reject_transactions: bool = option(
         False, live=True, java="rejectTransactionMessage", doc="Refuse half messages."
     )
+    transaction_timeout_ms: int = option(
+        6000,
+        low=0,
+        high=24 * _HOUR_MS,
+        live=True,
+        java="transactionTimeOut",
+        doc="How long a transaction is open before a producer of its group is asked how it ended, "
+        "unless the producer set a time of its own.",
+    )
+    transaction_checks_max: int = option(
+        15,
+        low=1,
+        high=10_000,
+        live=True,
+        java="transactionCheckMax",
+        doc="How often producers are asked how a transaction ended; then its message is moved to "
+        "TRANS_CHECK_MAX_TIME_TOPIC.",
+    )
+    transaction_check_interval_ms: int = option(
+        30_000,
+        low=10,
+        high=24 * _HOUR_MS,
+        java="transactionCheckInterval",
+        doc="Pause between two rounds of asking producers how transactions ended.",
+    )
     property_filter: bool = option(
         True, live=True, java="enablePropertyFilter", doc="Allow SQL92 filters on properties."
     )

@@ -1,4 +1,4 @@
-"""Assembles the parts that keep and end transactions."""
+"""Assembles the parts that keep, end and check transactions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.broker.transactions.check_back import CheckBack
 from orbitmq.broker.transactions.ending import Ending
 from orbitmq.broker.transactions.half_messages import QUEUE_ID
 from orbitmq.broker.transactions.half_queue import HalfQueue, Progress
@@ -16,8 +17,10 @@ from orbitmq.lifecycle import Periodic
 from orbitmq.model.names import HALF_DONE_TOPIC, HALF_TOPIC, TRANSACTION_GROUP
 
 if TYPE_CHECKING:
+    from orbitmq.broker.config import BrokerConfig
     from orbitmq.broker.confirmations import Confirmations
     from orbitmq.broker.groups.committed_offsets import CommittedOffsets
+    from orbitmq.broker.groups.members import Members
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
     from orbitmq.store.config import FlushMode
@@ -30,18 +33,20 @@ _NEEDED_BY: Final = "open transactions; end them, or start a producer of their g
 
 
 class Transactions:
-    """The parts of a broker that keep half messages and end them."""
+    """The parts of a broker that keep half messages, end them, and ask about them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # by name, from one place
         self,
         *,
+        config: Callable[[], BrokerConfig],
+        hours_max: Callable[[], int],
         store: MessageStore,
         confirmations: Confirmations,
         topics: TopicTable,
+        members: Members,
         offsets: CommittedOffsets,
         flush_mode: FlushMode,
         on_committed: Callable[[Draft], None],
-        save_interval_ms: int,
         clock: Clock,
     ) -> None:
         self._store = store
@@ -58,8 +63,25 @@ class Transactions:
             on_committed=on_committed,
             clock=clock,
         )
+        self.check_back = CheckBack(
+            config=config,
+            hours_max=hours_max,
+            store=store,
+            halves=self.halves,
+            members=members,
+            topics=topics,
+            clock=clock,
+        )
         self._saved = Progress(0, 0)
-        self.saving = Periodic("transactions", save_interval_ms, self.save, clock)
+        self.saving = Periodic(
+            "progress of transactions", config().offsets_flush_interval_ms, self.save, clock
+        )
+        self.checking = Periodic(
+            "checks of transactions",
+            config().transaction_check_interval_ms,
+            self.check_back.check_all,
+            clock,
+        )
 
     async def load(self) -> None:
         """Read the open halves from the store, before clients can end or prepare any."""

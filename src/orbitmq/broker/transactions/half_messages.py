@@ -63,6 +63,9 @@ class Half(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     since_ms: int
     # How long it is not checked; None for the broker's option.
     immunity_ms: int | None
+    # The client that was asked last, and when; empty and 0 if that is not known.
+    asked_client: str = ""
+    asked_ms: int = 0
 
     @property
     def end(self) -> int:
@@ -121,21 +124,22 @@ def half_properties(
 
 
 def half_of(message: StoredMessage) -> Half:
-    """Describe a half message as it was stored."""
+    """Describe a half message as it was stored; a copy counts its time from its own store time."""
     properties = message.properties
     first_offset = _number(properties.get(property_names.HALF_QUEUE_OFFSET))
     is_copy = first_offset is not None and first_offset < message.queue_offset
     checks = _number(properties.get(property_names.CHECK_TIMES)) or 0
-    # The clock of the producer counts only if nothing better is known.
-    since_ms = min(message.born_ms, message.store_ms) if is_copy or checks else message.store_ms
     return Half(
         first_offset=first_offset if is_copy and first_offset is not None else message.queue_offset,
         offset=message.queue_offset,
         physical_offset=message.physical_offset,
         record_bytes=message.size,
         checks=checks,
-        since_ms=since_ms,
+        # By the broker's clock: that of the producer may be wrong.
+        since_ms=message.store_ms,
         immunity_ms=immunity_ms_of(properties),
+        # A copy is stored when a producer is asked.
+        asked_ms=message.store_ms if checks else 0,
     )
 
 

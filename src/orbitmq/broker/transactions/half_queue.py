@@ -16,7 +16,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from orbitmq.broker.transactions.half_messages import QUEUE_ID, Half, copied, half_of, mark
+import msgspec
+
+from orbitmq.broker.transactions.half_messages import QUEUE_ID, Half, half_of, mark
 from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.model.names import HALF_TOPIC
 from orbitmq.model.queues import PhysicalOffset
@@ -127,21 +129,25 @@ class HalfQueue:
         self._remove(half)
         return self._store.log_end
 
-    def copy(self, half: Half, message: StoredMessage, *, checks: int) -> Half:
+    def copy(self, half: Half, draft: Draft, *, checks: int) -> Half:
         """Append another copy of an open half, which replaces the newest one."""
-        receipt = self._store.append(copied(message, half, checks=checks))
-        newest = Half(
-            first_offset=half.first_offset,
-            offset=receipt.queue_offset,
-            physical_offset=receipt.physical_offset,
+        receipt = self._store.append(draft)
+        newest = msgspec.structs.replace(
+            half,
+            offset=int(receipt.queue_offset),
+            physical_offset=int(receipt.physical_offset),
             record_bytes=receipt.record_bytes,
             checks=checks,
-            since_ms=half.since_ms,
-            immunity_ms=half.immunity_ms,
         )
         self.end(half)
         self._add(newest)
         return newest
+
+    def note_asked(self, half: Half, *, checks: int, client: str, asked_ms: int) -> None:
+        """Keep who was asked about an open half, and how often somebody was."""
+        self._open[half.first_offset] = msgspec.structs.replace(
+            half, checks=checks, asked_client=client, asked_ms=asked_ms
+        )
 
     def store_marks(self) -> None:
         """Store marks that are missing; those that the store refuses wait for the next call."""

@@ -16,12 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.broker.transactions.half_messages import (
-    QUEUE_ID,
-    Half,
-    half_of,
-    marked_offsets,
-)
+import msgspec
+
+from orbitmq.broker.transactions.half_messages import QUEUE_ID, Half, half_of, marked_offsets
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model import property_names
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_DONE_TOPIC, HALF_TOPIC
@@ -71,6 +68,10 @@ def recover(store: MessageStore, saved: Progress) -> Recovered:
         if half.physical_offset in committed:
             del found.open[first_offset]
             found.unmarked.append(half.offset)
+    for first_offset, half in found.open.items():
+        since_ms = store.store_ms_of(HALF_TOPIC, QUEUE_ID, first_offset)
+        if since_ms is not None:
+            found.open[first_offset] = msgspec.structs.replace(half, since_ms=since_ms)
     if found.open or found.unmarked:
         log.info(
             "transactions recovered open=%d ended_without_mark=%d from=%d",

@@ -1,0 +1,278 @@
+"""Check-back: who is asked how a transaction ended, when, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from orbitmq.clock import ManualClock
+from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
+from orbitmq.protocol.command import Command
+from orbitmq.protocol.requests.transactions import CheckTransaction
+from orbitmq.record.decode import StoredMessage, decode_record
+from orbitmq.transport.connection import Connection
+from orbitmq.transport.rpc_client import RpcClient
+from tests.integration.broker.conftest import Peer, Site, crash_image, running
+from tests.integration.broker.test_transactions import COMMIT, Prepared, end, prepare
+
+INTERVAL_MS = 30_000
+TIMEOUT_MS = 6_000
+
+
+@dataclass
+class Asked:
+    """A check that a producer received."""
+
+    check: CheckTransaction
+    message: StoredMessage
+
+    @property
+    def prepared(self) -> Prepared:
+        return Prepared(
+            self.check.half_offset, self.check.physical_offset, self.check.transaction_id or ""
+        )
+
+
+@dataclass
+class Producer:
+    """A producer that only notes what it is asked."""
+
+    peer: Peer
+    asked: list[Asked] = field(default_factory=list)
+
+
+@dataclass
+class Group:
+    """Producers of one group at a broker."""
+
+    site: Site
+    stack: AsyncExitStack
+
+    async def join(self, client_id: str, *, group: str = "producers") -> Producer:
+        asked: list[Asked] = []
+
+        def note(_: Connection, request: Command) -> None:
+            check = CheckTransaction.decode(request.fields)
+            asked.append(Asked(check, decode_record(request.body)))
+
+        rpc = await self.stack.enter_async_context(
+            RpcClient(handlers={CheckTransaction.CODE: note})
+        )
+        peer = Peer(f"127.0.0.1:{self.site.broker.port}", rpc)
+        reply = await peer.heartbeat(client_id, group="", produces=group)
+        assert reply.code == 0, reply.remark
+        return Producer(peer, asked)
+
+    async def advance(self, milliseconds: int) -> None:
+        """Let the clock reach a time; rounds of checks end on the way."""
+        await self.site.clock.advance(milliseconds)
+
+    async def until_asked(self, producer: Producer, count: int) -> None:
+        await self.site.advance_until(lambda: len(producer.asked) >= count, step_ms=1000)
+
+
+@pytest.fixture
+async def group(site: Site, peer: Peer) -> AsyncIterator[Group]:
+    await peer.make_topic("T")
+    async with AsyncExitStack() as stack:
+        yield Group(site, stack)
+
+
+@pytest.fixture
+def options() -> dict[str, str]:
+    # Members stay without heartbeats while the clock runs ahead.
+    return {"channelExpiredTimeout": "86400000"}
+
+
+async def test_a_producer_is_asked_about_an_open_transaction(site: Site, group: Group) -> None:
+    producer = await group.join("p1")
+    prepared = await prepare(producer.peer, b"b", unique_id="A1", queue_id=2, KEYS="k")
+
+    await group.until_asked(producer, 1)
+
+    (asked,) = producer.asked
+    assert asked.check.topic == HALF_TOPIC
+    assert asked.check.message_id == asked.check.transaction_id == "A1"
+    assert asked.check.broker_name == "broker-a"
+    assert asked.check.half_offset == prepared.half_offset + 1
+    message = asked.message
+    assert (message.topic, message.queue_id, message.body) == ("T", 2, b"b")
+    assert message.queue_offset == asked.check.half_offset
+    assert message.physical_offset == asked.check.physical_offset
+    assert message.properties["PGROUP"] == "producers"
+    assert message.properties["KEYS"] == "k"
+    assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+    reply = await end(producer.peer, asked.prepared, COMMIT, is_answer=True)
+
+    assert reply.code == 0, reply.remark
+    (delivered,) = await producer.peer.read("T", queue_id=2)
+    assert delivered.prepared_offset == asked.check.physical_offset
+    assert len(site.broker._transactions.halves) == 0
+
+
+async def test_the_end_of_an_earlier_copy_ends_the_transaction(site: Site, group: Group) -> None:
+    producer = await group.join("p1")
+    prepared = await prepare(producer.peer)
+    await group.until_asked(producer, 1)
+
+    assert (await end(producer.peer, prepared, COMMIT)).code == 0
+    reply = await end(producer.peer, producer.asked[0].prepared, COMMIT, is_answer=True)
+
+    assert "ended already" in reply.remark
+    assert len(await producer.peer.read("T")) == 1
+    assert len(site.broker._transactions.halves) == 0
+
+
+async def test_another_producer_of_the_group_is_asked_once_the_first_is_gone(
+    site: Site, group: Group
+) -> None:
+    async with AsyncExitStack() as first_stack:
+        first = await Group(site, first_stack).join("p1")
+        await prepare(first.peer)
+    await site.advance_until(lambda: not site.broker.members.producers)
+    other = await group.join("x1", group="others")
+    second = await group.join("p2")
+
+    await group.until_asked(second, 1)
+
+    assert (await end(second.peer, second.asked[0].prepared, COMMIT, is_answer=True)).code == 0
+    assert len(await second.peer.read("T")) == 1
+    assert other.asked == []
+
+
+async def test_producers_of_a_group_take_turns(group: Group) -> None:
+    first, second = await group.join("p1"), await group.join("p2")
+    await prepare(first.peer)
+
+    await group.until_asked(first, 2)
+    await group.until_asked(second, 2)
+
+    assert abs(len(first.asked) - len(second.asked)) <= 1
+
+
+async def test_a_check_counts_only_if_it_was_sent(site: Site, peer: Peer, group: Group) -> None:
+    await prepare(peer)
+    rounds = 5
+    await group.advance(INTERVAL_MS * rounds)
+    end_before = site.broker.store.log_end
+
+    (half,) = site.broker._transactions.halves.halves.values()
+    assert half.checks == 0
+    assert site.broker.store.end_of(HALF_TOPIC, 0) == 1
+
+    producer = await group.join("p1")
+    await group.until_asked(producer, 1)
+
+    assert producer.asked[0].message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert site.broker.store.log_end > end_before
+
+
+@pytest.mark.parametrize("options", [{"transactionCheckInterval": "1000"}])
+async def test_a_young_transaction_is_not_checked(site: Site, group: Group) -> None:
+    producer = await group.join("p1")
+    started_ms = site.clock.now_ms()
+    await prepare(producer.peer, unique_id="usual")
+    await prepare(producer.peer, unique_id="later", CHECK_IMMUNITY_TIME_IN_SECONDS="20")
+    await prepare(producer.peer, unique_id="odd", CHECK_IMMUNITY_TIME_IN_SECONDS="soon")
+
+    await group.until_asked(producer, 1)
+    assert site.clock.now_ms() - started_ms >= TIMEOUT_MS
+    await site.advance_until(
+        lambda: any(asked.check.transaction_id == "later" for asked in producer.asked), step_ms=500
+    )
+
+    assert site.clock.now_ms() - started_ms >= 20_000
+    assert any(asked.check.transaction_id == "odd" for asked in producer.asked)
+
+
+@pytest.mark.parametrize("options", [{"transactionCheckMax": "3", "transactionTimeOut": "0"}])
+async def test_a_transaction_that_was_checked_too_often_is_given_up(
+    site: Site, group: Group
+) -> None:
+    producer = await group.join("p1")
+    await prepare(producer.peer, b"b", KEYS="k")
+
+    await site.stored(CHECKED_TOO_OFTEN_TOPIC, 0, 1)
+
+    assert len(producer.asked) == 3
+    (given_up,) = await producer.peer.read(CHECKED_TOO_OFTEN_TOPIC)
+    assert given_up.body == b"b"
+    assert given_up.properties["TRANSACTION_CHECK_TIMES"] == "3"
+    assert given_up.properties["REAL_TOPIC"] == "T"
+    reply = await end(producer.peer, producer.asked[-1].prepared, COMMIT, is_answer=True)
+    assert "ended already" in reply.remark
+    assert await producer.peer.read("T") == []
+
+
+@pytest.mark.parametrize("options", [{"fileReservedTime": "2"}])
+async def test_a_transaction_older_than_the_log_may_get_is_given_up(
+    site: Site, group: Group, peer: Peer
+) -> None:
+    await prepare(peer)
+    site.clock.adjust(2 * 3_600_000 - 2 * INTERVAL_MS)
+    await group.advance(INTERVAL_MS)
+    assert len(site.broker._transactions.halves) == 1
+
+    await site.stored(CHECKED_TOO_OFTEN_TOPIC, 0, 1)
+
+    assert len(site.broker._transactions.halves) == 0
+
+
+async def test_a_half_that_is_far_from_the_end_of_the_log_is_stored_again(
+    site: Site, group: Group, peer: Peer
+) -> None:
+    await prepare(peer)
+    site.broker._transactions.check_back._renew_bytes = 10_000
+    for _ in range(3):
+        await peer.send("T", b"x" * 5_000)
+
+    await site.stored(HALF_TOPIC, 0, 2)
+
+    (half,) = site.broker._transactions.halves.halves.values()
+    assert (half.offset, half.first_offset, half.checks) == (1, 0, 0)
+    producer = await group.join("p1")
+    await group.until_asked(producer, 1)
+    assert producer.asked[0].message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+async def test_checks_go_on_after_a_restart(tmp_path: Path, *, is_killed: bool) -> None:
+    clock = ManualClock()
+    options = {"channelExpiredTimeout": "86400000"}
+    image = tmp_path / "image"
+    async with running(tmp_path, clock, **options) as site, AsyncExitStack() as stack:
+        producer = await Group(site, stack).join("p1")
+        await producer.peer.make_topic("T")
+        prepared = await prepare(producer.peer)
+        await Group(site, stack).until_asked(producer, 2)
+        if is_killed:
+            crash_image(site, image)
+
+    async with (
+        running(image if is_killed else tmp_path, clock, **options) as site,
+        AsyncExitStack() as stack,
+    ):
+        group = Group(site, stack)
+        second = await group.join("p2")
+        await group.until_asked(second, 1)
+
+        assert second.asked[0].message.properties["TRANSACTION_CHECK_TIMES"] == "3"
+        # The producer may still send the end that it began with.
+        assert (await end(second.peer, prepared, COMMIT)).code == 0
+        assert len(await second.peer.read("T")) == 1
+        assert len(site.broker._transactions.halves) == 0
+
+
+async def test_the_end_of_a_transaction_that_a_crash_replaced_is_refused(group: Group) -> None:
+    producer = await group.join("p1")
+    prepared = await prepare(producer.peer, unique_id="A1")
+    forged = Prepared(prepared.half_offset, prepared.physical_offset, "LOST")
+
+    reply = await end(producer.peer, forged, COMMIT, is_answer=True)
+
+    assert "of transaction 'A1', not 'LOST'" in reply.remark
