@@ -19,8 +19,9 @@ from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
 from tests.integration.broker.test_transactions import COMMIT, Prepared, end, prepare
 
-INTERVAL_MS = 30_000
+INTERVAL_MS = 1_000
 TIMEOUT_MS = 6_000
+OPTIONS = {"transactionCheckInterval": str(INTERVAL_MS), "transactionTimeOut": "500"}
 
 
 @dataclass
@@ -72,7 +73,7 @@ class Group:
         await self.site.clock.advance(milliseconds)
 
     async def until_asked(self, producer: Producer, count: int) -> None:
-        await self.site.advance_until(lambda: len(producer.asked) >= count, step_ms=1000)
+        await self.site.advance_until(lambda: len(producer.asked) >= count, step_ms=200)
 
 
 @pytest.fixture
@@ -84,8 +85,7 @@ async def group(site: Site, peer: Peer) -> AsyncIterator[Group]:
 
 @pytest.fixture
 def options() -> dict[str, str]:
-    # Members stay without heartbeats while the clock runs ahead.
-    return {"channelExpiredTimeout": "86400000"}
+    return OPTIONS
 
 
 async def test_a_producer_is_asked_about_an_open_transaction(site: Site, group: Group) -> None:
@@ -172,7 +172,7 @@ async def test_a_check_counts_only_if_it_was_sent(site: Site, peer: Peer, group:
     assert site.broker.store.log_end > end_before
 
 
-@pytest.mark.parametrize("options", [{"transactionCheckInterval": "1000"}])
+@pytest.mark.parametrize("options", [{"transactionCheckInterval": str(INTERVAL_MS)}])
 async def test_a_young_transaction_is_not_checked(site: Site, group: Group) -> None:
     producer = await group.join("p1")
     started_ms = site.clock.now_ms()
@@ -190,7 +190,7 @@ async def test_a_young_transaction_is_not_checked(site: Site, group: Group) -> N
     assert any(asked.check.transaction_id == "odd" for asked in producer.asked)
 
 
-@pytest.mark.parametrize("options", [{"transactionCheckMax": "3", "transactionTimeOut": "0"}])
+@pytest.mark.parametrize("options", [{**OPTIONS, "transactionCheckMax": "3"}])
 async def test_a_transaction_that_was_checked_too_often_is_given_up(
     site: Site, group: Group
 ) -> None:
@@ -209,12 +209,12 @@ async def test_a_transaction_that_was_checked_too_often_is_given_up(
     assert await producer.peer.read("T") == []
 
 
-@pytest.mark.parametrize("options", [{"fileReservedTime": "2"}])
+@pytest.mark.parametrize("options", [{**OPTIONS, "fileReservedTime": "2"}])
 async def test_a_transaction_older_than_the_log_may_get_is_given_up(
     site: Site, group: Group, peer: Peer
 ) -> None:
     await prepare(peer)
-    site.clock.adjust(2 * 3_600_000 - 2 * INTERVAL_MS)
+    site.clock.adjust(2 * 3_600_000 - 3 * INTERVAL_MS)
     await group.advance(INTERVAL_MS)
     assert len(site.broker._transactions.halves) == 1
 
@@ -243,9 +243,8 @@ async def test_a_half_that_is_far_from_the_end_of_the_log_is_stored_again(
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
 async def test_checks_go_on_after_a_restart(tmp_path: Path, *, is_killed: bool) -> None:
     clock = ManualClock()
-    options = {"channelExpiredTimeout": "86400000"}
     image = tmp_path / "image"
-    async with running(tmp_path, clock, **options) as site, AsyncExitStack() as stack:
+    async with running(tmp_path, clock, **OPTIONS) as site, AsyncExitStack() as stack:
         producer = await Group(site, stack).join("p1")
         await producer.peer.make_topic("T")
         prepared = await prepare(producer.peer)
@@ -254,7 +253,7 @@ async def test_checks_go_on_after_a_restart(tmp_path: Path, *, is_killed: bool) 
             crash_image(site, image)
 
     async with (
-        running(image if is_killed else tmp_path, clock, **options) as site,
+        running(image if is_killed else tmp_path, clock, **OPTIONS) as site,
         AsyncExitStack() as stack,
     ):
         group = Group(site, stack)
