@@ -68,6 +68,7 @@
     ├── SendError                 a send without a result; lists its tries   (retryable)
     │   ├── SendTimeoutError          it ran out of time
     │   └── SendRefusedError          a retry would fail the same way
+    ├── TransactionPendingError   a transaction whose end the broker did not confirm
     ├── CommitError               staged rows whose batch is not complete    (retryable)
     ├── BatchConflictError        a batch that was decided before, for other rows
     ├── QueryMissingError         a query that no broker has a state of
@@ -666,6 +667,10 @@ class SendError(OrbitError):
         """The failure code in the answer to the last try, if it got one."""
         last = self.tries[-1].error if self.tries else None
         return last.code if isinstance(last, RemoteError) else None
+
+
+class TransactionPendingError(OrbitError):
+    """A transaction whose end the broker did not confirm; a check will decide it."""
 
 
 class CommitError(OrbitError):

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from orbitmq.client.core.consuming.received_message import ReceivedMessage
     from orbitmq.client.core.sending import queue_selectors
     from orbitmq.client.core.sending.send_results import Durability, SendResult, SendStatus
+    from orbitmq.client.core.sending.transaction_states import TransactionResult, TransactionState
     from orbitmq.client.core.subscriptions import by_sql
     from orbitmq.client.sync.admin import Admin
     from orbitmq.client.sync.lite_pull_consumer import LitePullConsumer
     from orbitmq.client.sync.producer import Producer
     from orbitmq.client.sync.pull_consumer import PullConsumer
     from orbitmq.client.sync.push_consumer import PushConsumer
+    from orbitmq.client.sync.transactions import TransactionProducer
     from orbitmq.model.messages import Message
     from orbitmq.model.queues import MessageQueue
 
@@ -46,6 +48,9 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Suspend",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "allocation",
     "by_sql",
     "queue_selectors",
@@ -73,6 +78,9 @@ _names = LazyNames(
         "SendResult": "orbitmq.client.core.sending.send_results",
         "SendStatus": "orbitmq.client.core.sending.send_results",
         "Suspend": "orbitmq.client.core.consuming.consume_results",
+        "TransactionProducer": "orbitmq.client.sync.transactions",
+        "TransactionResult": "orbitmq.client.core.sending.transaction_states",
+        "TransactionState": "orbitmq.client.core.sending.transaction_states",
         "aio": "orbitmq.client.aio",
         "allocation": "orbitmq.client.core.consuming.allocation",
         "by_sql": "orbitmq.client.core.subscriptions",

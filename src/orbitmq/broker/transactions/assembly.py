@@ -86,7 +86,9 @@ class Transactions:
     async def load(self) -> None:
         """Read the open halves from the store, before clients can end or prepare any."""
         saved = Progress(self._saved_offset(HALF_TOPIC), self._saved_offset(HALF_DONE_TOPIC))
-        found = await off_loop(recover, self._store, saved)
+        found = await off_loop(
+            recover, self._store, halves_from=saved.halves, marks_from=saved.marks
+        )
         self.halves.restore(found)
         if found.unmarked:
             await off_loop(self._store.flush)

@@ -25,7 +25,6 @@ from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_DONE_TOPIC, HALF_T
 from orbitmq.record.decode import decode_record
 
 if TYPE_CHECKING:
-    from orbitmq.broker.transactions.half_queue import Progress
     from orbitmq.record.decode import StoredMessage
     from orbitmq.store.message_store import MessageStore
 
@@ -48,9 +47,9 @@ class Recovered:
     unmarked: list[int] = field(default_factory=list)
 
 
-def recover(store: MessageStore, saved: Progress) -> Recovered:
-    """Find the open halves of a store, from its saved progress on."""
-    found = Recovered(marks_start=_clamp(store, HALF_DONE_TOPIC, saved.marks))
+def recover(store: MessageStore, *, halves_from: int, marks_from: int) -> Recovered:
+    """Find the open halves of a store, from the saved progress of its two queues on."""
+    found = Recovered(marks_start=_clamp(store, HALF_DONE_TOPIC, marks_from))
     ended: set[int] = set()
     for message in _messages(store, HALF_DONE_TOPIC, QUEUE_ID, found.marks_start):
         offsets = marked_offsets(message.stored_body)
@@ -59,7 +58,7 @@ def recover(store: MessageStore, saved: Progress) -> Recovered:
         found.marks.append(max(offsets, default=-1))
         ended.update(offsets)
     search = _Search()
-    start = _clamp(store, HALF_TOPIC, saved.halves)
+    start = _clamp(store, HALF_TOPIC, halves_from)
     for message in _messages(store, HALF_TOPIC, QUEUE_ID, start):
         half = half_of(message)
         search.note(message, half, found, is_ended=half.offset in ended)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.pull.queue_reads import PullResult
     from orbitmq.client.aio.push.push_consumer import PushConsumer
     from orbitmq.client.aio.sending.producer import Producer
+    from orbitmq.client.aio.sending.transactions import TransactionProducer
 
 __all__ = [
     "Admin",
@@ -21,6 +22,7 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "TransactionProducer",
 ]
 
 # Programs load only the clients that they use.
@@ -34,6 +36,7 @@ _names = LazyNames(
         "PullResult": "orbitmq.client.aio.pull.queue_reads",
         "PullStatus": "orbitmq.client.aio.instance.broker_calls",
         "PushConsumer": "orbitmq.client.aio.push.push_consumer",
+        "TransactionProducer": "orbitmq.client.aio.sending.transactions",
     },
 )
 

@@ -51,7 +51,11 @@ class Producer(BlockingClient[AioProducer]):
             clock: the source of time.
             options: see `ProducerOptions`.
         """
-        client = AioProducer(group, hooks=hooks, rpc_hooks=rpc_hooks, clock=clock, **options)
+        self._wrap(
+            AioProducer(group, hooks=hooks, rpc_hooks=rpc_hooks, clock=clock, **options), group
+        )
+
+    def _wrap(self, client: AioProducer, group: str) -> None:
         self._callbacks = Callbacks("orbitmq-sent")
         super().__init__(client, what=f"producer of group {group!r}", callbacks=self._callbacks)
 

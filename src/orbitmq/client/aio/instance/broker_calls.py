@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from orbitmq.protocol.command import Command
     from orbitmq.protocol.headers import Header
     from orbitmq.protocol.requests.pulling import PullMessages
+    from orbitmq.protocol.requests.transactions import EndTransaction
     from orbitmq.transport.rpc_client import RpcClient
 
 CALL_TIMEOUT_MS: Final = 3_000
@@ -179,6 +180,12 @@ class BrokerCalls:
             broker_name=message.stored_queue.broker_name,
         )
         await self._call(await self._master(message.stored_queue), header, timeout_ms=timeout_ms)
+
+    async def end_transaction(
+        self, queue: MessageQueue, header: EndTransaction, *, timeout_ms: float | None = None
+    ) -> None:
+        """Commit a half message or roll it back, at the broker of its queue."""
+        await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
 
     async def view_message(
         self,

@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitmq.client.aio.push.consume_hooks import (
@@ -24,6 +23,7 @@ from orbitmq.client.aio.push.consume_hooks import (
     notify_after,
     notify_before,
 )
+from orbitmq.client.core.argument_checks import is_async_function
 from orbitmq.client.core.consuming.consume_results import (
     RETRY_LATER,
     SUCCESS,
@@ -79,15 +79,7 @@ def listener_of(on_message: OnMessage | None, on_messages: OnMessages | None) ->
             f"the listener {function!r} has a yield, so calling it would do nothing",
             hint="remove the yield; return None when the messages are done",
         )
-    return Listener(function, on_messages is not None, _is_async(function))
-
-
-def _is_async(function: Callable[..., object]) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
-    )
+    return Listener(function, on_messages is not None, is_async_function(function))
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,340 @@
+"""Transaction producers against a broker: blocks, listeners, checks, and what fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from orbitmq import client as blocking_clients
+from orbitmq.client import TransactionState
+from orbitmq.client.aio import TransactionProducer
+from orbitmq.client.aio.sending.transactions import Transaction
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.errors import (
+    MessageError,
+    MessageTypeError,
+    SettingsError,
+    StateError,
+    TransactionPendingError,
+)
+from orbitmq.model.messages import Message
+from orbitmq.model.names import HALF_TOPIC
+from tests.integration.client.conftest import Cluster
+from tests.integration.client.threads import blocking, no_thread_is_left
+from tests.waiting import until, wait_until
+
+__all__ = ["no_thread_is_left"]
+
+COMMIT, ROLLBACK, UNKNOWN = TransactionState
+FAST_CHECKS = {"transactionTimeOut": "50", "transactionCheckInterval": "50"}
+
+
+def never(message: ReceivedMessage) -> TransactionState:
+    raise AssertionError(f"asked about {message}")
+
+
+@pytest.fixture
+async def site(cluster: Cluster, topic: str) -> Cluster:
+    await cluster.make_topic(topic, queues=1)
+    return cluster
+
+
+async def with_fast_checks(cluster: Cluster) -> None:
+    await cluster.stop_broker()
+    await cluster.start_broker(**FAST_CHECKS)
+
+
+def delivered(cluster: Cluster, topic: str) -> list[bytes]:
+    store = cluster.brokers["broker-a"].store
+    return [store.message_at(entry[0]).body for entry in store.entries(topic, 0, 0, 100)]  # type: ignore[union-attr]  # just stored
+
+
+def open_count(cluster: Cluster) -> int:
+    return len(cluster.brokers["broker-a"]._transactions.halves)
+
+
+# --- blocks -----------------------------------------------------------------------------------
+
+
+async def test_the_end_of_a_block_commits(site: Cluster, topic: str, group: str) -> None:
+    async with TransactionProducer(group, on_check=never, namesrv=site.namesrv) as producer:
+        async with producer.transaction(Message(topic, b"paid", keys="k")) as transaction:
+            assert delivered(site, topic) == []
+            assert open_count(site) == 1
+
+        assert delivered(site, topic) == [b"paid"]
+        assert transaction.half.transaction_id == transaction.message_id
+        assert open_count(site) == 0
+        with pytest.raises(StateError, match="ended already"):
+            await transaction.end(COMMIT)
+
+
+async def test_an_exception_in_a_block_rolls_back(site: Cluster, topic: str, group: str) -> None:
+    async with TransactionProducer(group, on_check=never, namesrv=site.namesrv) as producer:
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(Message(topic, b"paid")):
+                raise ZeroDivisionError
+
+        assert delivered(site, topic) == []
+        assert open_count(site) == 0
+
+
+async def test_a_cancelled_block_rolls_back(site: Cluster, topic: str, group: str) -> None:
+    begun = asyncio.Event()
+
+    async def work(producer: TransactionProducer) -> None:
+        async with producer.transaction(Message(topic, b"paid")):
+            begun.set()
+            await asyncio.Event().wait()
+
+    async with TransactionProducer(group, on_check=never, namesrv=site.namesrv) as producer:
+        task = asyncio.create_task(work(producer))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+        assert delivered(site, topic) == []
+        assert open_count(site) == 0
+
+
+async def test_a_block_may_roll_back_or_leave_the_transaction_open(
+    site: Cluster, topic: str, group: str
+) -> None:
+    async with TransactionProducer(group, on_check=never, namesrv=site.namesrv) as producer:
+        async with producer.transaction(Message(topic, b"1")) as transaction:
+            transaction.roll_back_at_end()
+        assert open_count(site) == 0
+        async with producer.transaction(Message(topic, b"2")) as transaction:
+            transaction.leave_open()
+        assert open_count(site) == 1
+        assert delivered(site, topic) == []
+
+
+async def test_a_commit_that_is_not_confirmed_is_pending_a_check(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    checked: list[str] = []
+
+    async def on_check(message: ReceivedMessage) -> TransactionState:
+        checked.append(message.message_id)
+        return COMMIT
+
+    async with TransactionProducer(
+        group, on_check=on_check, namesrv=cluster.namesrv, call_timeout_ms=500
+    ) as producer:
+        block = producer.transaction(Message(topic, b"paid"))
+        transaction = await block.__aenter__()
+        await cluster.kill_broker()
+        with pytest.raises(TransactionPendingError, match="pending a check"):
+            await block.__aexit__(None, None, None)
+        await cluster.start_broker()
+
+        await until(lambda: delivered(cluster, topic) == [b"paid"])
+
+    assert checked[0] == transaction.message_id
+
+
+async def test_an_error_says_if_its_rollback_was_not_confirmed(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    async with TransactionProducer(
+        group, on_check=never, namesrv=cluster.namesrv, call_timeout_ms=500
+    ) as producer:
+        transaction = await producer.begin(Message(topic, b"paid"))
+        await cluster.kill_broker()
+        error = ZeroDivisionError()
+        await transaction.end_failed(error)
+
+    assert "pending a check" in error.__notes__[0]
+
+
+# --- listeners --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", TransactionState)
+async def test_a_listener_decides_how_a_transaction_ends(
+    site: Cluster, topic: str, group: str, state: TransactionState
+) -> None:
+    seen: list[tuple[bytes, Any]] = []
+
+    async def local(transaction: Transaction, argument: Any) -> TransactionState:
+        seen.append((transaction.message.body, argument))
+        return state
+
+    async with TransactionProducer(
+        group, on_check=never, on_transaction=local, namesrv=site.namesrv
+    ) as producer:
+        result = await producer.send_in_transaction(Message(topic, b"paid"), 7)
+
+    assert seen == [(b"paid", 7)]
+    assert result.state is state
+    assert delivered(site, topic) == ([b"paid"] if state is COMMIT else [])
+    assert open_count(site) == (1 if state is UNKNOWN else 0)
+
+
+async def test_a_listener_that_fails_leaves_the_transaction_to_a_check(
+    site: Cluster, topic: str, group: str
+) -> None:
+    def local(transaction: Transaction, _: Any) -> TransactionState:
+        raise ZeroDivisionError(transaction.message_id)
+
+    async with TransactionProducer(
+        group, on_check=never, on_transaction=local, namesrv=site.namesrv
+    ) as producer:
+        with pytest.raises(ZeroDivisionError):
+            await producer.send_in_transaction(Message(topic, b"paid"))
+
+    assert open_count(site) == 1
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+def plain(states: list[TransactionState]) -> Callable[[ReceivedMessage], TransactionState]:
+    def on_check(message: ReceivedMessage) -> TransactionState:
+        assert message.body == b"paid"
+        assert threading.current_thread() is not threading.main_thread()
+        return states.pop(0)
+
+    return on_check
+
+
+async def test_a_plain_check_function_runs_in_a_thread(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    states = [UNKNOWN, COMMIT]
+
+    async with TransactionProducer(
+        group, on_check=plain(states), namesrv=cluster.namesrv
+    ) as producer:
+        async with producer.transaction(Message(topic, b"paid")) as transaction:
+            transaction.leave_open()
+
+        await until(lambda: delivered(cluster, topic) == [b"paid"])
+
+    assert states == []
+
+
+async def test_a_check_that_fails_is_asked_again(
+    cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    outcomes: list[Any] = [None, "commit", ROLLBACK]
+
+    async def on_check(_: ReceivedMessage) -> Any:
+        outcome = outcomes.pop(0)
+        if outcome is None:
+            raise ZeroDivisionError
+        return outcome
+
+    async with TransactionProducer(group, on_check=on_check, namesrv=cluster.namesrv) as producer:
+        async with producer.transaction(Message(topic, b"paid")) as transaction:
+            transaction.leave_open()
+
+        await until(lambda: open_count(cluster) == 0)
+
+    assert outcomes == []
+    assert delivered(cluster, topic) == []
+    assert "'commit'" in caplog.text
+
+
+# --- misuse -----------------------------------------------------------------------------------
+
+
+async def test_misuse_is_refused_before_anything_is_stored(
+    site: Cluster, topic: str, group: str
+) -> None:
+    with pytest.raises(SettingsError, match="on_check"):
+        TransactionProducer(group, on_check=None)  # type: ignore[arg-type]  # refused
+    async with TransactionProducer(group, on_check=never, namesrv=site.namesrv) as producer:
+        with pytest.raises(MessageError, match="cannot be delayed"):
+            async with producer.transaction(Message(topic, b"x", delay_level=1)):
+                pass
+        with pytest.raises(MessageTypeError, match="one Message"):
+            await producer.begin([Message(topic, b"x")])  # type: ignore[arg-type]  # refused
+        with pytest.raises(SettingsError, match="on_transaction="):
+            await producer.send_in_transaction(Message(topic, b"x"))
+
+    assert site.brokers["broker-a"].store.end_of(HALF_TOPIC, 0) == 0
+
+
+# --- blocking ---------------------------------------------------------------------------------
+
+
+async def test_blocking_transactions_commit_and_roll_back(
+    site: Cluster, topic: str, group: str
+) -> None:
+    here: list[bool] = []
+
+    def work() -> list[TransactionState]:
+        thread = threading.current_thread()
+
+        def local(_: Transaction, state: TransactionState) -> TransactionState:
+            here.append(threading.current_thread() is thread)
+            return state
+
+        with blocking_clients.TransactionProducer(
+            group, on_check=never, on_transaction=local, namesrv=site.namesrv
+        ) as producer:
+            with producer.transaction(Message(topic, b"committed")) as transaction:
+                assert transaction.message_id
+            with (
+                pytest.raises(ZeroDivisionError),
+                producer.transaction(Message(topic, b"rolled back")),
+            ):
+                raise ZeroDivisionError
+            return [
+                producer.send_in_transaction(Message(topic, state.name), state).state
+                for state in (COMMIT, ROLLBACK)
+            ]
+
+    assert await blocking(work) == [COMMIT, ROLLBACK]
+
+    assert here == [True, True]
+    assert delivered(site, topic) == [b"committed", b"COMMIT"]
+    assert open_count(site) == 0
+
+
+async def test_a_blocking_producer_answers_checks(cluster: Cluster, topic: str, group: str) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    checked = threading.Event()
+
+    def on_check(message: ReceivedMessage) -> TransactionState:
+        assert message.body == b"paid"
+        checked.set()
+        return COMMIT
+
+    def work() -> None:
+        with blocking_clients.TransactionProducer(
+            group, on_check=on_check, namesrv=cluster.namesrv
+        ) as producer:
+            with producer.transaction(Message(topic, b"paid")) as transaction:
+                transaction.leave_open()
+            # A producer that stops does not answer any more.
+            wait_until(
+                lambda: delivered(cluster, topic) == [b"paid"], timeout_s=60, what="it is committed"
+            )
+
+    await blocking(work)
+
+    assert checked.is_set()
+
+
+async def test_an_async_listener_needs_an_asyncio_producer(group: str) -> None:
+    async def local(_: Transaction, __: Any) -> TransactionState:
+        return COMMIT
+
+    with pytest.raises(SettingsError, match=r"orbitmq\.client\.aio"):
+        blocking_clients.TransactionProducer(group, on_check=never, on_transaction=local)  # type: ignore[arg-type]  # refused

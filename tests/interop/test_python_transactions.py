@@ -1,0 +1,155 @@
+"""Our transaction producers at our broker and at official ones, and stores that change hands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.client import TransactionState
+from orbitmq.client.aio import TransactionProducer
+from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.model.messages import Message
+from tests.interop.official import OfficialBroker
+from tests.interop.ours import OrbitBroker
+from tests.interop.peers import BROKERS, OUR_LINE, SITES, Peer, StartNameServer
+from tests.interop.python_trials import PATIENCE_MS, Site, Trial
+from tests.interop.stores import SMALL_FILES
+from tests.waiting import beside
+
+pytestmark = pytest.mark.interop
+
+FAST_CHECKS = {
+    "transactionTimeOut": "100",
+    "transactionCheckInterval": "1000",
+    "transactionOpBatchInterval": "100",
+}
+OUR_CHECKS = {name: value for name, value in FAST_CHECKS.items() if "OpBatch" not in name}
+
+
+def at_line(line: str, folder: Path, name_server: str) -> OfficialBroker | OrbitBroker:
+    """A broker that asks soon how transactions ended."""
+    name = "transactions"
+    if line == OUR_LINE:
+        return OrbitBroker(name, folder, [name_server], {**SMALL_FILES, **OUR_CHECKS})
+    return OfficialBroker(line, name, folder, [name_server], {**SMALL_FILES, **FAST_CHECKS})
+
+
+@pytest.fixture(params=SITES, ids=str)
+def site(
+    request: pytest.FixtureRequest,
+    start_name_server: StartNameServer,
+    new_folder: Callable[[str], Path],
+) -> Iterator[Site]:
+    line = request.param.line
+    name_server = start_name_server().address
+    broker = at_line(line, new_folder(f"transactions-{line}"), name_server)
+    broker.process.start()
+    try:
+        broker.wait_ready()
+        yield Site(line, name_server, broker)
+    finally:
+        broker.process.kill()
+
+
+def producer_of(
+    trial: Trial, answers: dict[bytes, TransactionState], asked: list[bytes]
+) -> TransactionProducer:
+    async def on_check(message: ReceivedMessage) -> TransactionState:
+        asked.append(message.body)
+        return answers.get(message.body, TransactionState.UNKNOWN)
+
+    return TransactionProducer(
+        f"producers-{trial.topic}",
+        on_check=on_check,
+        namesrv=trial.site.name_server,
+        send_timeout_ms=PATIENCE_MS,
+        call_timeout_ms=PATIENCE_MS,
+    )
+
+
+async def leave_open(producer: TransactionProducer, topic: str, *bodies: bytes) -> None:
+    for body in bodies:
+        async with producer.transaction(Message(topic, body)) as transaction:
+            transaction.leave_open()
+
+
+@pytest.mark.scenario("site", "Python transactions: committed, rolled back, asked about")
+async def test_transactions_end_as_the_program_says(trial: Trial) -> None:
+    asked: list[bytes] = []
+    answers = {
+        b"commit when asked": TransactionState.COMMIT,
+        b"roll back when asked": TransactionState.ROLLBACK,
+    }
+    _, inbox = await trial.push()
+    async with producer_of(trial, answers, asked) as producer:
+        async with producer.transaction(Message(trial.topic, b"committed", keys="k")) as sent:
+            pass
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction(Message(trial.topic, b"rolled back")):
+                raise ZeroDivisionError
+        await leave_open(producer, trial.topic, *answers)
+
+        received = {message.body: message for message in await inbox.wait_exactly(2)}
+
+    assert set(received) == {b"committed", b"commit when asked"}
+    assert received[b"committed"].message_id == sent.message_id
+    assert set(asked) >= {b"commit when asked"}
+
+
+@pytest.mark.scenario("broker", "a store changes hands with open transactions")
+@pytest.mark.parametrize("broker", BROKERS, ids=str)
+@pytest.mark.parametrize("first", ["ours", "official"])
+async def test_a_store_changes_hands_with_open_transactions(
+    broker: Peer,
+    first: str,
+    start_name_server: StartNameServer,
+    new_folder: Callable[[str], Path],
+    new_topic: str,
+) -> None:
+    lines = [OUR_LINE, broker.line] if first == "ours" else [broker.line, OUR_LINE]
+    name_server = start_name_server().address
+    folder = new_folder(f"hand-over-{first}-{broker.line}")
+    asked: list[bytes] = []
+
+    before = at_line(lines[0], folder, name_server)
+    before.process.start()
+    before.wait_ready()
+    async with Trial(Site(lines[0], name_server, before), new_topic) as trial:
+        await trial.create_topic(new_topic, queues=1)
+        async with producer_of(trial, {}, asked) as producer:
+            async with producer.transaction(Message(new_topic, b"committed before")):
+                pass
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(Message(new_topic, b"rolled back before")):
+                    raise ZeroDivisionError
+            await leave_open(producer, new_topic, b"commit", b"roll back")
+    await beside(before.process.stop)
+
+    after = at_line(lines[1], folder, name_server)
+    after.process.start()
+    after.wait_ready()
+    try:
+        async with Trial(Site(lines[1], name_server, after), new_topic) as trial:
+            _, inbox = await trial.push()
+            answers = {
+                b"commit": TransactionState.COMMIT,
+                b"roll back": TransactionState.ROLLBACK,
+                # Would show if it were asked about again.
+                b"rolled back before": TransactionState.COMMIT,
+                b"committed before": TransactionState.COMMIT,
+            }
+            async with producer_of(trial, answers, asked) as producer:
+                # Brokers ask those that they heard of.
+                async with producer.transaction(Message(new_topic, b"committed after")):
+                    pass
+                received = await inbox.wait_exactly(3)
+    finally:
+        after.process.kill()
+
+    assert sorted(message.body for message in received) == [
+        b"commit",
+        b"committed after",
+        b"committed before",
+    ]
