@@ -352,8 +352,15 @@ async def test_a_commit_that_a_crash_left_without_its_mark_is_found(tmp_path: Pa
     put(
         tmp_path,
         Draft(topic="T", body=b"other"),
-        Draft(
-            topic="T", body=b"1", system_flag=COMMIT, prepared_offset=prepared[1].physical_offset
+        *(
+            Draft(
+                topic="T",
+                body=b"%d" % number,
+                properties=b"UNIQ_KEY\x01A%d\x02" % number,
+                system_flag=COMMIT,
+                prepared_offset=prepared[number].physical_offset,
+            )
+            for number in (0, 1)
         ),
     )
 
@@ -362,8 +369,8 @@ async def test_a_commit_that_a_crash_left_without_its_mark_is_found(tmp_path: Pa
         reply = await end(peer, prepared[1], COMMIT)
 
         assert "ended already" in reply.remark
-        assert [m.body for m in await peer.read("T")] == [b"other", b"1"]
-        assert [m.body for m in await peer.read(HALF_DONE_TOPIC)] == [b"1"]
+        assert [m.body for m in await peer.read("T")] == [b"other", b"0", b"1"]
+        assert [m.body for m in await peer.read(HALF_DONE_TOPIC)] == [b"0", b"1"]
         assert (await end(peer, prepared[2], COMMIT)).code == 0
 
 

@@ -18,11 +18,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq.broker.transactions.half_messages import QUEUE_ID, Half, half_of, marked_offsets
+from orbitmq.broker.transactions.half_messages import (
+    COMMIT,
+    QUEUE_ID,
+    Half,
+    half_of,
+    marked_offsets,
+)
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model import property_names
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_DONE_TOPIC, HALF_TOPIC
 from orbitmq.record.decode import decode_record
+from orbitmq.record.layout import TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from orbitmq.record.decode import StoredMessage
@@ -85,6 +92,8 @@ class _Search:
     def __init__(self) -> None:
         # The first log offset of an open half, by its real queue.
         self.targets: dict[tuple[str, int], int] = {}
+        # Ids of open halves by log offset.
+        self.ids: dict[int, str] = {}
         # Compat: copies that RocketMQ made after a check do not say what they are copies of.
         self._newest_by_id: dict[tuple[str, str], Half] = {}
 
@@ -106,6 +115,7 @@ class _Search:
         if is_ended:
             return
         found.open[half.first_offset] = half
+        self.ids[half.physical_offset] = name[1]
         queue_id = properties.get(property_names.REAL_QUEUE_ID, "")
         if queue_id.isdecimal():
             target = properties.get(property_names.REAL_TOPIC, ""), int(queue_id[:10])
@@ -124,9 +134,17 @@ def _ended_without_mark(store: MessageStore, search: _Search) -> set[int]:
         ended.update(
             message.prepared_offset
             for message in _messages(store, topic, queue_id, start)
-            if message.prepared_offset
+            if _is_end(message, search)
         )
     return ended
+
+
+def _is_end(message: StoredMessage, search: _Search) -> bool:
+    """Whether a message is what an open half ended with; most have 0 as their prepared offset."""
+    is_end = message.system_flag & TRANSACTION_MASK == COMMIT
+    return (is_end or message.topic == CHECKED_TOO_OFTEN_TOPIC) and search.ids.get(
+        message.prepared_offset
+    ) == message.properties.get(property_names.UNIQUE_ID, "")
 
 
 def _first_after(store: MessageStore, topic: str, queue_id: int, after: int) -> int:
