@@ -31,6 +31,7 @@ from orbitmq.broker.topics.topic_table import (
     TOTAL_QUEUES_MAX,
 )
 from orbitmq.broker.transactions.half_queue import OPEN_MAX
+from orbitmq.broker.transactions.open_transactions import PAGE_MAX as PAGE_MAX_TRANSACTIONS
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
 from orbitmq.nameserver.broker_registry import FILTER_SERVERS_MAX, NAME_LENGTH_MAX
 from orbitmq.nameserver.config import NameServerConfig
@@ -98,6 +99,17 @@ COSTS = (
         (_CODE.END_TRANSACTION,),
         "one read, and two appends: the message and a mark",
         f"the message and the mark; {OPEN_MAX:,} transactions may be open",
+    ),
+    Cost(
+        (_CODE.LIST_TRANSACTIONS,),
+        f"reads of {PAGE_MAX_TRANSACTIONS:,} half messages in a thread, 16 at a time",
+        NOTHING,
+    ),
+    Cost(
+        (_CODE.CHECK_TRANSACTIONS,),
+        f"{PAGE_MAX_TRANSACTIONS:,} times one read in a thread, two appends and a request to a "
+        "producer, one after the other",
+        "copies of the half messages, each with a mark of the former",
     ),
     Cost(
         (_CODE.CONSUMER_SEND_MSG_BACK,),

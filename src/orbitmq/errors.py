@@ -69,6 +69,7 @@
     │   ├── SendTimeoutError          it ran out of time
     │   └── SendRefusedError          a retry would fail the same way
     ├── TransactionPendingError   a transaction whose end the broker did not confirm
+    ├── TransactionMissingError   a transaction that is not open
     ├── CommitError               staged rows whose batch is not complete    (retryable)
     ├── BatchConflictError        a batch that was decided before, for other rows
     ├── QueryMissingError         a query that no broker has a state of
@@ -671,6 +672,10 @@ class SendError(OrbitError):
 
 class TransactionPendingError(OrbitError):
     """A transaction whose end the broker did not confirm; a check will decide it."""
+
+
+class TransactionMissingError(OrbitError):
+    """A transaction that is not open at any broker."""
 
 
 class CommitError(OrbitError):

@@ -310,7 +310,7 @@ def test_a_mark_names_the_halves_that_the_model_reads_from_it() -> None:
 
 TestTransactionsAndModel = TransactionsAndModel.TestCase
 TestTransactionsAndModel.settings = settings(
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

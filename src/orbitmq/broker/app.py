@@ -497,7 +497,10 @@ class Broker:
                 states=self._exactly_once.states,
                 counters=self.counters,
             ),
-            TransactionRequests(ending=self._transactions.ending),
+            TransactionRequests(
+                ending=self._transactions.ending,
+                open_transactions=self._transactions.open_transactions,
+            ),
             PullRequests(self._pulls),
             QueryRequests(store=self.store, topics=self.topics, members=self.members),
             QueueOffsetRequests(self.store),

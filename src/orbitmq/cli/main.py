@@ -20,6 +20,7 @@ from orbitmq.errors import (
     OrbitError,
     QueryMissingError,
     TopicMissingError,
+    TransactionMissingError,
     TransportError,
 )
 
@@ -34,6 +35,7 @@ NOUNS = (
     "broker",
     "kv",
     "query",
+    "transaction",
     "namesrv",
     "store",
 )
@@ -51,6 +53,7 @@ _MISSING = (
     MessageNotFoundError,
     QueryMissingError,
     TopicMissingError,
+    TransactionMissingError,
 )
 
 

@@ -304,6 +304,9 @@ class RequestCode(IntEnum):
     MOVE_ROWS = 21_004, Role.BROKER, Role.BROKER, "move decided rows to their queues"
     LIST_QUERIES = 21_005, Role.BROKER, Role.BROKER, "queries that write exactly once"
     FORGET_QUERY = 21_006, Role.BROKER, Role.BROKER, "forget a query that wrote exactly once"
+    # OrbitMQ's own: open transactions
+    LIST_TRANSACTIONS = 21_101, Role.BROKER, Role.BROKER, "transactions that wait for their end"
+    CHECK_TRANSACTIONS = 21_102, Role.BROKER, Role.BROKER, "ask producers about transactions now"
     POP_MESSAGE = 200050, Role.BROKER, NOBODY, "pop messages, invisible to others for a while"
     ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "acknowledge a popped message"
     PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "read messages without popping them"

@@ -46,6 +46,8 @@ NOT_RUN = {
     "orbitmq store accept-loss ": "wants a damaged store: tests/integration/cli/test_store.py",
     "orbitmq cluster forget ": "wants a missing broker: tests/integration/cli/test_missing_brokers.py",
     "orbitmq query show ": "wants a query of Spark: tests/integration/cli/test_query.py",
+    "orbitmq transaction show ": "wants an open one: tests/integration/cli/test_transaction.py",
+    "orbitmq transaction check": "wants an open one: tests/integration/cli/test_transaction.py",
     "orbitmq query forget ": "wants a query of Spark: tests/integration/cli/test_query.py",
     "orbitmq store rebuild ": "wants a stopped broker: tests/integration/cli/test_store.py",
 }
@@ -179,7 +181,7 @@ def run_here(
 
 
 def test_every_block_says_its_language() -> None:
-    known = {"console", "java", "json", "properties", "python", "sh", "sql", "text", "yaml"}
+    known = {"console", "go", "java", "json", "properties", "python", "sh", "sql", "text", "yaml"}
 
     assert [str(block) for block in blocks() if block.language not in known] == []
 

@@ -1,4 +1,4 @@
-"""Ends of transactions, as producers report them."""
+"""Transactions: ended by producers, listed and checked for tools."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from orbitmq.broker.transactions.half_messages import UNKNOWN
 from orbitmq.errors import OrbitError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.requests.transactions import EndTransaction
+from orbitmq.protocol.requests.transactions import (
+    CheckTransactions,
+    EndTransaction,
+    ListTransactions,
+)
 from orbitmq.store.log.draft import StoreDurability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbitmq.broker.transactions.ending import Ending
+    from orbitmq.broker.transactions.open_transactions import OpenTransactions
     from orbitmq.protocol.command import Command
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
@@ -25,13 +32,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class TransactionRequests:
-    """Ends transactions."""
+    """Ends, lists and checks transactions."""
 
     ending: Ending
+    open_transactions: OpenTransactions
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
-        return {RequestCode.END_TRANSACTION: self.end}
+        return {
+            RequestCode.END_TRANSACTION: self.end,
+            RequestCode.LIST_TRANSACTIONS: self.list_open,
+            RequestCode.CHECK_TRANSACTIONS: self.check,
+        }
 
     async def end(self, connection: Connection, request: Command) -> Command:
         """Commit a half message, roll it back, or leave it open.
@@ -61,3 +73,19 @@ class TransactionRequests:
         if durability is StoreDurability.DISK_TIMEOUT:
             return request.reply(code=ResponseCode.FLUSH_DISK_TIMEOUT)
         return request.reply()
+
+    async def list_open(self, _: Connection, request: Command) -> Command:
+        """List open transactions, or those with one id."""
+        asked = ListTransactions.decode(request.fields)
+        page = await self.open_transactions.page(asked.transaction_id, asked.limit)
+        return request.reply(body=msgspec.json.encode(page))
+
+    async def check(self, connection: Connection, request: Command) -> Command:
+        """Have producers asked about open transactions now."""
+        asked = CheckTransactions.decode(request.fields)
+        sent = await self.open_transactions.check(asked.transaction_id, asked.limit)
+        log.info(
+            "transactions checked on request asked=%d without_producer=%d peer=%s",
+            sent.asked, sent.without_producer, connection.address,
+        )  # fmt: skip
+        return request.reply(body=msgspec.json.encode(sent))

@@ -10,6 +10,7 @@ from orbitmq.broker.transactions.check_back import CheckBack
 from orbitmq.broker.transactions.ending import Ending
 from orbitmq.broker.transactions.half_messages import QUEUE_ID
 from orbitmq.broker.transactions.half_queue import HalfQueue, Progress
+from orbitmq.broker.transactions.open_transactions import OpenTransactions
 from orbitmq.broker.transactions.recovery import recover
 from orbitmq.disk import off_loop
 from orbitmq.errors import OrbitError
@@ -71,6 +72,9 @@ class Transactions:
             members=members,
             topics=topics,
             clock=clock,
+        )
+        self.open_transactions = OpenTransactions(
+            store=store, halves=self.halves, check_back=self.check_back, members=members
         )
         self._saved = Progress(0, 0)
         self.saving = Periodic(

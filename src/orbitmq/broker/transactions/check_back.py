@@ -109,7 +109,7 @@ class CheckBack:
 
     async def check_now(self, half: Half) -> str | None:
         """Ask about one open half, whatever its age; returns the client asked, None if nobody is."""
-        message = await off_loop(self._read, half)
+        message = await off_loop(self.read, half)
         if message is None or not self._is_open(half):
             return None
         client = self._ask(half, message)
@@ -141,7 +141,7 @@ class CheckBack:
             await self._topics.ensure(
                 TopicConfig(name=CHECKED_TOO_OFTEN_TOPIC, read_queues=1, write_queues=1)
             )
-        messages = await off_loop(lambda: [self._read(half) for half, _ in steps])
+        messages = await off_loop(lambda: [self.read(half) for half, _ in steps])
         try:
             for (half, step), message in zip(steps, messages, strict=True):
                 # It may have ended while the slice was read.
@@ -160,7 +160,8 @@ class CheckBack:
     def _is_open(self, half: Half) -> bool:
         return self._halves.halves.get(half.first_offset) is half
 
-    def _read(self, half: Half) -> StoredMessage | None:
+    def read(self, half: Half) -> StoredMessage | None:
+        """Read the newest copy of a half; None if it is damaged, or not visible yet."""
         try:
             return self._halves.read(half.offset)
         except StoreDamagedError:

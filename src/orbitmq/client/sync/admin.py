@@ -22,6 +22,7 @@ from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
 from orbitmq.client.aio.admin.queries import Queries as AioQueries
 from orbitmq.client.aio.admin.topics import Topics as AioTopics
 from orbitmq.client.aio.admin.traffic import Traffic as AioTraffic
+from orbitmq.client.aio.admin.transactions import Transactions as AioTransactions
 from orbitmq.client.sync.blocking_client import BlockingCalls, BlockingClient, iterating, waiting
 
 if TYPE_CHECKING:
@@ -143,6 +144,14 @@ class Queries(Noun[AioQueries]):
     forget = waiting(AioQueries.forget)
 
 
+class Transactions(Noun[AioTransactions]):
+    """Lists open transactions, and has producers asked about them."""
+
+    open = waiting(AioTransactions.open)
+    find = waiting(AioTransactions.find)
+    check = waiting(AioTransactions.check)
+
+
 class NameServerOptions(Noun[AioNameServerOptions]):
     """Reads and changes the options of every name server."""
 
@@ -185,5 +194,6 @@ class Admin(BlockingClient[AioAdmin]):
         self.messages = Messages(self, client.messages)
         self.key_values = KeyValues(self, client.key_values)
         self.queries = Queries(self, client.queries)
+        self.transactions = Transactions(self, client.transactions)
         self.name_servers = NameServerOptions(self, client.name_servers)
         self.traffic = Traffic(self, client.traffic)

@@ -89,6 +89,7 @@ from orbitmq.protocol.requests.topics import (
     TopicConfigTable,
     TopicStats,
 )
+from orbitmq.protocol.requests.transactions import ChecksSent, OpenTransaction, TransactionPage
 
 # A body, its bytes, and what distinguishes the row from others of the type.
 Row = tuple[msgspec.Struct, bytes, str]
@@ -465,6 +466,34 @@ OWN: list[Row] = [
         QueryPage(queries=[QuerySummary(query="q", coordinator="broker-a", batch=3, rows=5)]),
         b'{"queries":[{"query":"q","coordinator":"broker-a","batch":3,"rows":5,"staged_bytes":0,'
         b'"decided":-1,"decided_ms":0,"target":"","complete":true}]}',
+        "",
+    ),
+    (
+        TransactionPage(
+            transactions=[
+                OpenTransaction(
+                    transaction_id="id",
+                    group="g",
+                    topic="T",
+                    queue_id=1,
+                    keys="k",
+                    body_bytes=2,
+                    since_ms=3,
+                    half_offset=4,
+                    checks=5,
+                    producers=6,
+                )
+            ],
+            count=7,
+        ),
+        b'{"transactions":[{"transaction_id":"id","group":"g","topic":"T","queue_id":1,"keys":"k",'
+        b'"body_bytes":2,"since_ms":3,"half_offset":4,"checks":5,"asked_client":"","asked_ms":0,'
+        b'"producers":6}],"count":7}',
+        "",
+    ),
+    (
+        ChecksSent(clients=["c"], asked=1, without_producer=2),
+        b'{"clients":["c"],"asked":1,"without_producer":2}',
         "",
     ),
 ]

@@ -470,6 +470,20 @@ STAGED_WRITES = [
     row(21_005, staged_writes.ListQueries(query="q", limit=1), "query=q limit=1", note="one"),
     row(21_005, staged_writes.ListQueries(after="q", limit=9), "after=q limit=9", note="a page"),
     row(21_006, staged_writes.ForgetQuery(query="q", force=True), "query=q force=true"),
+    row(21_101, transactions.ListTransactions(limit=9), "limit=9", note="all"),
+    row(
+        21_101,
+        transactions.ListTransactions(transaction_id="t", limit=9),
+        "transactionId=t limit=9",
+        note="one",
+    ),
+    row(21_102, transactions.CheckTransactions(limit=9), "limit=9", note="all"),
+    row(
+        21_102,
+        transactions.CheckTransactions(transaction_id="t", limit=9),
+        "transactionId=t limit=9",
+        note="one",
+    ),
 ]
 
 BROKERS = [

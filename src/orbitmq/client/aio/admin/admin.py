@@ -21,6 +21,7 @@ from orbitmq.client.aio.admin.queries import Queries
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
 from orbitmq.client.aio.admin.traffic import Traffic
+from orbitmq.client.aio.admin.transactions import Transactions
 from orbitmq.client.aio.instance import instances
 from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.keywords import ClientKeywords, options_of
@@ -66,6 +67,7 @@ class Admin(ClientLifecycle):
         self.messages = Messages(reach, self.offsets)
         self.key_values = KeyValues(reach)
         self.queries = Queries(reach)
+        self.transactions = Transactions(reach)
         self.name_servers = NameServerOptions(reach)
         self.traffic = Traffic(reach, self.topics, self.groups)
 
