@@ -14,10 +14,11 @@ from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.requests.transactions import CheckTransaction
 from orbitmq.record.decode import StoredMessage, decode_record
+from orbitmq.store.log.draft import Draft
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
-from tests.integration.broker.test_transactions import COMMIT, Prepared, end, prepare
+from tests.integration.broker.test_transactions import COMMIT, Prepared, end, prepare, put
 
 INTERVAL_MS = 1_000
 TIMEOUT_MS = 6_000
@@ -275,3 +276,25 @@ async def test_the_end_of_a_transaction_that_a_crash_replaced_is_refused(group: 
     reply = await end(producer.peer, forged, COMMIT, is_answer=True)
 
     assert "of transaction 'A1', not 'LOST'" in reply.remark
+
+
+async def test_a_half_of_another_broker_that_cannot_be_copied_holds_up_no_other(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, clock) as site:
+        await (await site.connect()).make_topic("T")
+    properties = (
+        f"PGROUP\x01producers\x02UNIQ_KEY\x01A\x02REAL_TOPIC\x01T\x02own\x01{'v' * 32_700}\x02"
+    )
+    put(tmp_path, Draft(topic=HALF_TOPIC, body=b"large", properties=properties.encode()))
+
+    async with running(tmp_path, clock, **OPTIONS) as site, AsyncExitStack() as stack:
+        group = Group(site, stack)
+        producer = await group.join("p1")
+        await prepare(producer.peer, unique_id="B")
+        await group.until_asked(producer, 1)
+
+        assert producer.asked[0].check.transaction_id == "B"
+        await site.stored(CHECKED_TOO_OFTEN_TOPIC, 0, 1)
+        assert [m.body for m in await producer.peer.read(CHECKED_TOO_OFTEN_TOPIC)] == [b"large"]

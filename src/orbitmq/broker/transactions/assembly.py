@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NEEDED_BY: Final = "open transactions; end them, or start a producer of their group"
+_NEEDED_BY: Final = "open transactions hint=orbitmq transaction list shows them, and who was asked"
 
 
 class Transactions:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.broker.transactions.half_messages import QUEUE_ID, copied, given_up
 from orbitmq.clock import settle
 from orbitmq.disk import off_loop
-from orbitmq.errors import OrbitError, StoreDamagedError, TransportError
+from orbitmq.errors import MessageError, OrbitError, StoreDamagedError, TransportError
 from orbitmq.model import property_names
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from orbitmq.model.topics import TopicConfig
@@ -54,6 +54,7 @@ _RENEW_BYTES: Final = 64 * 1024 * 1024
 _RENEW_FACTOR: Final = 4
 # A transaction stays open for an hour even if files of the log are deleted sooner.
 _HOURS_MIN: Final = 1
+_QUEUE_ID_MAX: Final = 2**31 - 1
 
 
 class _Step(Enum):
@@ -128,7 +129,10 @@ class CheckBack:
         if half.checks >= config.transaction_checks_max or age_ms > age_ms_max:
             return _Step.GIVE_UP
         immunity_ms = half.immunity_ms
-        if age_ms >= (config.transaction_timeout_ms if immunity_ms is None else immunity_ms):
+        # One that seems to be of the future was stored before the clock was set back.
+        if age_ms < 0 or age_ms >= (
+            config.transaction_timeout_ms if immunity_ms is None else immunity_ms
+        ):
             return _Step.CHECK
         return _Step.RENEW if self._is_far(half) else None
 
@@ -138,10 +142,9 @@ class CheckBack:
 
     async def _take(self, steps: Sequence[tuple[Half, _Step]]) -> None:
         if any(step is _Step.GIVE_UP for _, step in steps):
-            await self._topics.ensure(
-                TopicConfig(name=CHECKED_TOO_OFTEN_TOPIC, read_queues=1, write_queues=1)
-            )
+            await self._ensure_topic()
         messages = await off_loop(lambda: [self.read(half) for half, _ in steps])
+        uncopied: list[tuple[Half, StoredMessage]] = []
         try:
             for (half, step), message in zip(steps, messages, strict=True):
                 # It may have ended while the slice was read.
@@ -151,8 +154,13 @@ class CheckBack:
                     self._lose(half)
                 elif step is _Step.GIVE_UP:
                     self._give_up(half, message)
-                elif step is _Step.RENEW or self._ask(half, message) is None:
-                    self._renew(half, message)
+                elif not self._ask_or_renew(half, message, step):
+                    uncopied.append((half, message))
+            if uncopied:
+                await self._ensure_topic()
+            for half, message in uncopied:
+                if self._is_open(half):
+                    self._give_up(half, message)
         finally:
             self._store.publish()
             self._store.request_flush()
@@ -168,6 +176,25 @@ class CheckBack:
             return None
 
     # --- steps --------------------------------------------------------------------------------
+
+    async def _ensure_topic(self) -> None:
+        """Create the topic of halves that are given up."""
+        await self._topics.ensure(
+            TopicConfig(name=CHECKED_TOO_OFTEN_TOPIC, read_queues=1, write_queues=1)
+        )
+
+    def _ask_or_renew(self, half: Half, message: StoredMessage, step: _Step) -> bool:
+        """Ask, or store the half again; returns False if it cannot be copied."""
+        try:
+            if step is _Step.RENEW or self._ask(half, message) is None:
+                self._renew(half, message)
+        except MessageError as error:
+            # Other brokers store halves whose copies would be too large.
+            log.warning(
+                "half message cannot be stored again offset=%d reason=%s", half.offset, error
+            )
+            return False
+        return True
 
     def _ask(self, half: Half, message: StoredMessage) -> str | None:
         """Ask a producer of the group; None if there is none, and then nothing is changed."""
@@ -252,7 +279,7 @@ def _record(message: StoredMessage, half: Half, draft: Draft) -> bytes:
         record,
         0,
         topic,
-        int(queue_id) if queue_id.isdecimal() else 0,
+        min(int(queue_id), _QUEUE_ID_MAX) if queue_id.isdecimal() else 0,
         half.offset,
         half.physical_offset,
         draft.body,
