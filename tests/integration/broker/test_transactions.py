@@ -391,3 +391,23 @@ async def test_marks_of_rocketmq_5_name_several_halves(tmp_path: Path) -> None:
         codes = [(await end(peer, each, COMMIT)).code for each in prepared]
 
         assert codes == [1, 0, 1, 0]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_the_log_is_kept_from_the_oldest_open_transaction_on(site: Site, peer: Peer) -> None:
+    transactions = site.broker._transactions
+    await peer.send("T", b"before")
+    first = await prepare(peer, unique_id="A1")
+    second = await prepare(peer, unique_id="A2")
+    await peer.send("T", b"after")
+
+    await transactions.save()
+    assert transactions.halves.needed_from() == first.physical_offset
+
+    await end(peer, first, COMMIT)
+    await transactions.save()
+    assert transactions.halves.needed_from() == second.physical_offset
+
+    await end(peer, second, ROLL_BACK)
+    await transactions.save()
+    assert transactions.halves.needed_from() == site.broker.store.log_end
