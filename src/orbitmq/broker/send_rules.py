@@ -13,10 +13,6 @@ from orbitmq.model.names import SCHEDULE_TOPIC
 # Properties that ask for a feature which this broker does not have.
 _UNSUPPORTED: Final = {
     property_names.HALF_MESSAGE: "transactions",
-    property_names.TIMER_DELAY_SECONDS: "timers",
-    property_names.TIMER_DELAY_MS: "timers",
-    property_names.TIMER_DELIVER_MS: "timers",
-    property_names.TIMER_CANCELS: "timers",
     property_names.REPLY_TO_CLIENT: "requests that wait for a reply",
 }
 _TIMERS: Final = (
@@ -65,9 +61,6 @@ def missing_feature(properties: Mapping[str, str]) -> str:
             continue
         if name == property_names.HALF_MESSAGE and value.lower() != "true":
             continue
-        if name in _TIMERS and delay_level(properties) > 0:
-            # Compat: a delay level takes precedence, and the timer is dropped.
-            continue
         return feature
     return ""
 
@@ -89,6 +82,7 @@ def delay(properties: dict[str, str], destination: Destination, levels: int) -> 
     level = min(delay_level(properties), levels)
     if level <= 0:
         return destination
+    # Compat: a delay level takes precedence over a timer.
     for name in _TIMERS:
         properties.pop(name, None)
     properties[property_names.DELAY_LEVEL] = str(level)

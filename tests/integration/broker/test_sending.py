@@ -414,9 +414,6 @@ async def test_a_message_above_the_limits_is_refused(
     [
         ({"TRAN_MSG": "true"}, 4, "transactions"),
         ({}, 4, "transactions"),
-        ({"TIMER_DELAY_SEC": "5"}, 0, "timers"),
-        ({"TIMER_DELAY_MS": "5"}, 0, "timers"),
-        ({"TIMER_DELIVER_MS": "5"}, 0, "timers"),
         ({"REPLY_TO_CLIENT": "c"}, 0, "reply"),
     ],
 )

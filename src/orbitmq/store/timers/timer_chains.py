@@ -1,4 +1,4 @@
-"""Chains of timers: wheel and timer log together, and which of the commit log they need.
+"""Chains of timers: wheel and timer log together, and the records they need.
 
 Threads: one at a time, except `oldest_physical_offset`.
 Crash: `load` builds the wheel from the timer log.

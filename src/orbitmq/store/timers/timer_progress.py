@@ -1,4 +1,4 @@
-"""Progress of timers on disk: RocketMQ's `config/timercheck`, and a file of our own.
+"""Progress of timers on disk: RocketMQ's file, and one of our own.
 
 Layout of `config/timercheck`, big-endian, 4096 bytes:
     8  read time        slots before are delivered

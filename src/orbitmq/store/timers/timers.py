@@ -1,4 +1,4 @@
-"""Timers: which messages are due, in RocketMQ's files; memory for one slot only.
+"""Timers: which messages of a store are due, in RocketMQ's files.
 
 Messages of the timer topic are taken into the wheel in the order of their queue, once they are
 visible. Slots are delivered one after the other, and the messages of a slot in the order of due time
