@@ -128,6 +128,19 @@ async def test_a_bad_due_time_is_refused_and_nothing_stored(
 
 
 @pytest.mark.usefixtures("topic")
+async def test_properties_that_leave_no_room_for_those_of_the_copy_are_refused(
+    site: Site, peer: Peer
+) -> None:
+    end = site.broker.store.log_end
+
+    reply = await peer.send("T", TIMER_DELAY_MS="5000", large="x" * 32_560)
+
+    assert reply.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "above 32767" in (reply.remark or "")
+    assert site.broker.store.log_end == end
+
+
+@pytest.mark.usefixtures("topic")
 async def test_a_delay_level_takes_precedence_over_a_due_time(site: Site, peer: Peer) -> None:
     await send(peer, DELAY="1", TIMER_DELAY_MS="100000")
 

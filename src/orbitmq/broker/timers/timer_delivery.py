@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.real_queues import original_draft
+from orbitmq.clock import settle
 from orbitmq.disk import off_loop
 from orbitmq.errors import MessageError, OrbitError
 from orbitmq.model import property_names
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Messages taken in, or delivered, before other work gets its turn.
-_TAKE_IN: Final = 512
-_BATCH: Final = 128
+# Messages that one hop to a thread reads.
+_TAKE_IN: Final = 1024
+_BATCH: Final = 1024
+# Messages appended before other work of the loop gets its turn.
+_SLICE: Final = 64
 _RETRY_MS: Final = 1000
 _NEEDED_BY: Final = "messages that are not due yet hint=they are deleted some time after"
 
@@ -188,13 +191,17 @@ class TimerDelivery:
         if due_ms is None or due_ms > self._clock.now_ms():
             return False
         batch = await off_loop(self._timers.due, _BATCH)
-        try:
-            for due in batch:
-                self._deliver(due)
-                self._timers.done(due)
-        finally:
-            self._store.publish()
-            self._store.request_flush()
+        for start in range(0, len(batch), _SLICE):
+            try:
+                for due in batch[start : start + _SLICE]:
+                    self._deliver(due)
+                    self._timers.done(due)
+            finally:
+                self._store.publish()
+                self._store.request_flush()
+            await settle(1)
+            if self._is_stopping:
+                break
         return len(batch) == _BATCH
 
     def _deliver(self, due: Due) -> None:

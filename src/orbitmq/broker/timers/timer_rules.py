@@ -10,6 +10,7 @@ from orbitmq.model import property_names
 from orbitmq.model.names import TIMER_TOPIC, is_retry_topic
 from orbitmq.model.recall_handles import RecallHandle
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.record.properties import encode_properties
 from orbitmq.store.timers.layout import slot_of
 from orbitmq.store.timers.timer_messages import asked_due_ms
 
@@ -20,6 +21,10 @@ _ASKING: Final = (
     property_names.TIMER_DELAY_SECONDS,
     property_names.TIMER_DELAY_MS,
     property_names.TIMER_DELIVER_MS,
+)
+# As long as what delivery adds.
+_ADDED: Final = dict.fromkeys(
+    (property_names.TIMER_ENQUEUED_MS, property_names.TIMER_DEQUEUED_MS), "9" * 19
 )
 
 
@@ -78,6 +83,8 @@ def set_timer(
     properties[property_names.TIMER_DUE_MS] = str(slot_of(due_ms))
     properties[property_names.REAL_TOPIC] = destination.topic
     properties[property_names.REAL_QUEUE_ID] = str(destination.queue_id)
+    # Raises if the delivered copy, which has more, would be too large.
+    encode_properties(properties | _ADDED)
     return Destination(topic=TIMER_TOPIC, queue_id=0)
 
 

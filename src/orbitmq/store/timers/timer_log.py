@@ -72,30 +72,25 @@ class TimerLog:
         if position != self.end:
             rest = position - self.end
             self._unwritten += FILLER.pack(rest, 0, MAGIC_BLANK).ljust(rest, b"\0")
-            self.end = position
-            self.write()
         self._unwritten += unit
-        self.end += len(unit)
+        self.end = position + len(unit)
         return position
 
     def write(self) -> None:
-        """Write the units added since the last call."""
-        if not self._unwritten:
-            return
-        start = self._unwritten_at - self._unwritten_at % self._file_bytes
-        path = self._path(start)
-        made = self._files.pwrite(
-            path,
-            bytes(self._unwritten),
-            self._unwritten_at - start,
-            file_bytes=self._file_bytes,
-        )
-        if made:
-            self._created = True
-            self.starts.append(start)
-        self._unsynced.add(path)
-        self._unwritten.clear()
-        self._unwritten_at = self.end
+        """Write the units added since the last call; what fails is written by the next one."""
+        while self._unwritten:
+            start = self._unwritten_at - self._unwritten_at % self._file_bytes
+            content = bytes(self._unwritten[: start + self._file_bytes - self._unwritten_at])
+            path = self._path(start)
+            made = self._files.pwrite(
+                path, content, self._unwritten_at - start, file_bytes=self._file_bytes
+            )
+            if made:
+                self._created = True
+                self.starts.append(start)
+            self._unsynced.add(path)
+            del self._unwritten[: len(content)]
+            self._unwritten_at += len(content)
 
     def sync(self) -> None:
         """Return once everything written is on disk."""
