@@ -42,7 +42,7 @@ _BATCH: Final = 1024
 # Messages appended before other work of the loop gets its turn.
 _SLICE: Final = 64
 _RETRY_MS: Final = 1000
-_NEEDED_BY: Final = "messages that are not due yet hint=they are deleted some time after"
+_NEEDED_BY: Final = "messages that are not due yet hint=orbitmq message pending list shows them"
 
 
 class TimerDelivery:

@@ -118,7 +118,7 @@ class Timers:
             self._check_age(progress.read_ms, queue_end)
             self._load_chains(progress, is_ours=is_ours)
         except StoreDamagedError as damage:
-            if progress.log_end or queue_end:
+            if self._files.saved is not None:
                 log.warning("timer wheel rebuilt from the queue reason=%s", damage)
             self._rebuild()
         self.queue_offset = max(self.queue_offset, self._store.start_of(TIMER_TOPIC, 0))
