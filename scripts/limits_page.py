@@ -117,6 +117,11 @@ COSTS = (
         "the copy; the group's retry or dead-letter topic",
     ),
     Cost(
+        (_CODE.RECALL_MESSAGE,),
+        "one append of a small message",
+        "the message, until the second of its due time is over and retention deletes it",
+    ),
+    Cost(
         (_CODE.PULL_MESSAGE, _CODE.LITE_PULL_MESSAGE),
         f"one read: {_option('maxTransferCountOnMessageInMemory')} messages and "
         f"{_option('maxTransferBytesOnMessageInMemory')}, in bulk {_option('bulkPullCountMax')} and "

@@ -36,6 +36,7 @@
     ├── MessageNotFoundError      no message with that id or at that offset
     ├── MessageError              a message that cannot be stored or sent as it is
     │   └── MessageTypeError          a part of it has the wrong type; also a TypeError
+    ├── RecallHandleError         a text that is no recall handle, or not for this message
     ├── BatchTooLargeError        more rows than one Arrow batch can hold
     ├── RowError                  a Spark row that cannot be written; names the row
     ├── ConsumeResultError        a result that this kind of listener cannot return
@@ -352,6 +353,16 @@ class MessageTypeError(MessageError, TypeError):
     def __init__(self, part: str, value: object, *, takes: str, hint: str = "") -> None:
         super().__init__(
             f"{part} cannot be of type {type(value).__name__}; it takes {takes}", hint=hint
+        )
+
+
+class RecallHandleError(OrbitError):
+    """A text that is no recall handle, or one that cannot be used here."""
+
+    def __init__(self, handle: str, reason: str = "it is not valid", hint: str = "") -> None:
+        super().__init__(
+            f"cannot recall by the handle {handle[:60]!r}: {reason}",
+            hint=hint or "pass the recall handle of a send receipt, unchanged",
         )
 
 

@@ -100,6 +100,7 @@ class Outcome:
     broker: str = ""
     queue_id: int = -1
     queue_offset: int = -1
+    recall_handle: str = ""
 
 
 class Driver:
@@ -211,6 +212,11 @@ class Driver:
         """Send messages described one by one with an open producer; a batch has one outcome."""
         result = self.call("post", producer=producer, messages=messages, mode=mode)
         return [Outcome(**outcome) for outcome in result["outcomes"]]
+
+    def recall(self, producer: str, topic: str, handle: str) -> str:
+        """Take a message back with an open producer of 5.x; returns its id."""
+        result = self.call("recall", producer=producer, topic=topic, handle=handle)
+        return str(result["message_id"])
 
     def open_consumer(
         self,

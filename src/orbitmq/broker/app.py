@@ -32,6 +32,7 @@ from orbitmq.broker.handlers.options import BrokerOptionRequests
 from orbitmq.broker.handlers.pulling import PullRequests
 from orbitmq.broker.handlers.queries import QueryRequests
 from orbitmq.broker.handlers.queue_offsets import QueueOffsetRequests
+from orbitmq.broker.handlers.recalls import RecallRequests
 from orbitmq.broker.handlers.relays import RelayRequests
 from orbitmq.broker.handlers.retries import RetryRequests
 from orbitmq.broker.handlers.sending import SendRequests
@@ -53,6 +54,7 @@ from orbitmq.broker.statistics.metrics import Tables
 from orbitmq.broker.statistics.prometheus import Prometheus
 from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
 from orbitmq.broker.storing import Storing
+from orbitmq.broker.timers.timer_delivery import TimerDelivery
 from orbitmq.broker.topics.attributes import is_kept_in_memory
 from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.broker.topics.topic_table import TopicTable
@@ -72,6 +74,7 @@ from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.opening.parts import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
+from orbitmq.store.timers.timers import Timers
 from orbitmq.transport.addresses import format_address, parse_addresses
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
 from orbitmq.transport.local_machine import address_of, local_address, reserved_ports
@@ -207,6 +210,9 @@ class Broker:
     def _config(self) -> BrokerConfig:
         return self._settings.of(BrokerConfig)
 
+    def _store_config(self) -> StoreConfig:
+        return self._settings.of(StoreConfig)
+
     # --- starting and stopping ----------------------------------------------------------------
 
     async def start(self) -> None:
@@ -245,6 +251,9 @@ class Broker:
         self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
         self._assemble(config)
         await self._exactly_once.load()
+        has_timers = self._store_config().timers_enable
+        if has_timers:
+            await self._timers.open()
         await self._transactions.load()
         # What is started here stops in reverse order, even if the start fails halfway.
         closing = self._opened
@@ -264,6 +273,9 @@ class Broker:
         closing.push_async_callback(self._confirmations.all_done)
         self._delay.start()
         closing.push_async_callback(self._delay.stop)
+        if has_timers:
+            self._timers.start()
+            closing.push_async_callback(self._timers.stop)
         for periodic in self._periodics:
             periodic.start()
             closing.push_async_callback(periodic.stop)
@@ -387,6 +399,19 @@ class Broker:
             on_committed=self._count_delivered,
             clock=self._clock,
         )
+        self._timers = TimerDelivery(
+            store=self.store,
+            timers=Timers(
+                self.store,
+                store_config.root.expanduser(),
+                file_bytes=store_config.timer_log_file_bytes,
+                modes=store_config.modes,
+                clock=self._clock,
+            ),
+            on_delivered=self._count_delivered,
+            save_interval_ms=store_config.timer_flush_interval_ms,
+            clock=self._clock,
+        )
 
     def _make_pulls(self) -> None:
         """Make the parts that answer pulls, at once or when messages arrive."""
@@ -472,6 +497,7 @@ class Broker:
         """Make the handler families, except those of clients and of statistics."""
         sending = SendRequests(
             config=self._config,
+            store_config=self._store_config,
             refusal=self._admission.refusal,
             topics=self.topics,
             changes_reported=self.registration.changes_reported,
@@ -485,6 +511,7 @@ class Broker:
             broker_properties=self._broker_properties,
             unique_ids=UniqueIds(address_of(self.address), self._clock.now_ms),
             counters=self.counters,
+            clock=self._clock,
         )
         return (
             sending,
@@ -500,6 +527,15 @@ class Broker:
             TransactionRequests(
                 ending=self._transactions.ending,
                 open_transactions=self._transactions.open_transactions,
+            ),
+            RecallRequests(
+                config=self._config,
+                store_config=self._store_config,
+                refusal=self._admission.refusal,
+                topics=self.topics,
+                storing=self._storing,
+                delivery=self._timers,
+                clock=self._clock,
             ),
             PullRequests(self._pulls),
             QueryRequests(store=self.store, topics=self.topics, members=self.members),

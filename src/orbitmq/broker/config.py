@@ -254,6 +254,12 @@ class BrokerConfig:
         java="flushDelayOffsetInterval",
         doc="Pause between two writes of the delay queues' progress to disk.",
     )
+    recall_enable: bool = option(
+        True,
+        live=True,
+        java="recallMessageEnable",
+        doc="Whether producers may take back messages that are not due yet.",
+    )
     register_interval_ms: int = option(
         30_000,
         low=10_000,

@@ -12,20 +12,15 @@ from orbitmq.model.names import SCHEDULE_TOPIC
 
 # Properties that ask for a feature which this broker does not have.
 _UNSUPPORTED: Final = {
-    property_names.TIMER_DELAY_SECONDS: "timers",
-    property_names.TIMER_DELAY_MS: "timers",
-    property_names.TIMER_DELIVER_MS: "timers",
-    property_names.TIMER_CANCELS: "timers",
     property_names.REPLY_TO_CLIENT: "requests that wait for a reply",
 }
-_TIMERS: Final = (
+# Properties that set or take back a due time.
+TIMER_PROPERTIES: Final = (
     property_names.TIMER_DELAY_SECONDS,
     property_names.TIMER_DELAY_MS,
     property_names.TIMER_DELIVER_MS,
     property_names.TIMER_CANCELS,
 )
-
-
 # Properties that make a message of a batch special; an odd unique id does, too.
 _SPECIAL: Final = re.compile(
     rb"(?:^|\x02)(?:"
@@ -61,9 +56,6 @@ def missing_feature(properties: Mapping[str, str]) -> str:
     for name, feature in _UNSUPPORTED.items():
         if name not in properties:
             continue
-        if name in _TIMERS and delay_level(properties) > 0:
-            # Compat: a delay level takes precedence, and the timer is dropped.
-            continue
         return feature
     return ""
 
@@ -85,7 +77,8 @@ def delay(properties: dict[str, str], destination: Destination, levels: int) -> 
     level = min(delay_level(properties), levels)
     if level <= 0:
         return destination
-    for name in _TIMERS:
+    # Compat: a delay level takes precedence over a timer.
+    for name in TIMER_PROPERTIES:
         properties.pop(name, None)
     properties[property_names.DELAY_LEVEL] = str(level)
     properties[property_names.REAL_TOPIC] = destination.topic

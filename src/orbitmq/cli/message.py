@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.cli import message_trials
+from orbitmq.cli import message_pending, message_trials
 from orbitmq.cli.administering import NameServers, administer, client_keywords
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.moments import parse_moment
@@ -47,6 +47,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("show")(show)
     group.command("at")(at)
     message_trials.add_to(group)
+    message_pending.add_to(group)
     app.add_typer(group, name="message")
 
 

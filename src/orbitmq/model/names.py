@@ -48,6 +48,7 @@ BROKER_ONLY_TOPICS: Final = frozenset(
         CHECKED_TOO_OFTEN_TOPIC,
         SELF_TEST_TOPIC,
         OFFSET_MOVED_TOPIC,
+        TIMER_TOPIC,
         STAGING_TOPIC,
         QUERIES_TOPIC,
     }

@@ -245,7 +245,7 @@ class RequestCode(IntEnum):
         Role.BROKER,
         "read messages of a queue, from lite consumers",
     )
-    RECALL_MESSAGE = 370, Role.BROKER, NOBODY, "recall a delayed message"
+    RECALL_MESSAGE = 370, Role.BROKER, Role.BROKER, "recall a delayed message"
     QUERY_ASSIGNMENT = 400, Role.BROKER, NOBODY, "queues assigned by the broker"
     SET_MESSAGE_REQUEST_MODE = 401, Role.BROKER, NOBODY, "pull or pop for a group"
     GET_ALL_MESSAGE_REQUEST_MODE = 402, Role.BROKER, NOBODY, "pull or pop of every group"

@@ -137,6 +137,41 @@ class StoreConfig:
         java="messageDelayLevel",
         doc="Delays of the levels 1, 2, 3 and so on.",
     )
+    timers_enable: bool = option(
+        True,
+        java="timerWheelEnable",
+        doc="Accept messages with a due time (TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC).",
+    )
+    timer_delay_seconds_max: int = option(
+        259_200,
+        low=1,
+        high=10 * 366 * 86_400,
+        live=True,
+        guarded="fill the disk",
+        java="timerMaxDelaySec",
+        doc="How far ahead the due time of a message may be. Records of messages that are not due "
+        "yet are kept, whatever fileReservedTime says.",
+    )
+    timer_flush_interval_ms: int = option(
+        1000,
+        low=10,
+        high=60_000,
+        java="timerFlushIntervalMs",
+        doc="Pause between two writes of the timers' progress to disk.",
+    )
+    timer_log_file_bytes: int = option(
+        100 * _MIB,
+        low=1024,
+        high=2048 * _MIB - 1,
+        java="mappedFileSizeTimerLog",
+        doc="Size of each file of the timer log; cannot change once there are some.",
+    )
+    recall_keys_with_topic: bool = option(
+        False,
+        java="appendTopicForTimerDeleteKey",
+        doc="Name the topic in recalls that are stored, for brokers before RocketMQ 5.4; both forms "
+        "are understood.",
+    )
     memory_count_max: int = option(
         32,
         low=1,

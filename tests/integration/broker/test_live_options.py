@@ -97,6 +97,7 @@ def test_what_anybody_may_change_deletes_nothing_and_can_be_undone() -> None:
         "needWaitForService",
         "notifyConsumerIdsChangedEnable",
         "orderMessageEnable",
+        "recallMessageEnable",
         "rejectTransactionMessage",
         "returnOrderTopicConfigToBroker",
         "shortPollingTimeMills",

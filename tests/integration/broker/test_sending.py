@@ -412,9 +412,6 @@ async def test_a_message_above_the_limits_is_refused(
 @pytest.mark.parametrize(
     ("properties", "named"),
     [
-        ({"TIMER_DELAY_SEC": "5"}, "timers"),
-        ({"TIMER_DELAY_MS": "5"}, "timers"),
-        ({"TIMER_DELIVER_MS": "5"}, "timers"),
         ({"REPLY_TO_CLIENT": "c"}, "reply"),
     ],
 )

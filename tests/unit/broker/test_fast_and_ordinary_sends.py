@@ -33,7 +33,7 @@ from orbitmq.model.unique_ids import UniqueIds
 from orbitmq.protocol import fast_forms
 from orbitmq.protocol.frame import frame_end
 from orbitmq.record.batch import encode_batch
-from orbitmq.store.config import FlushMode
+from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.transport.connection import Processor
 from orbitmq.transport.request_loop import RequestLoop
 from tests.unit.broker.groups.clients import new_connection
@@ -101,6 +101,7 @@ class Side:
         halves = HalfQueue(parts.store, clock=parts.clock)
         sending = SendRequests(
             config=BrokerConfig,
+            store_config=StoreConfig,
             refusal=lambda: None,
             topics=parts.topics,
             changes_reported=settle,
@@ -112,6 +113,7 @@ class Side:
             broker_properties=BROKER_PROPERTIES,
             unique_ids=OneId("10.0.0.9", parts.clock.now_ms),
             counters=parts.counters,
+            clock=parts.clock,
         )
         self._requests = RequestLoop(sending.by_code(), code_of=code_of)
         plain_topics = PlainTopics(parts.topics, parts.counters, permission=lambda: 6)

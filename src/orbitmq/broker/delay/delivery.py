@@ -17,15 +17,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.broker.real_queues import original_draft
 from orbitmq.disk import off_loop
 from orbitmq.errors import MessageError, OrbitError, StoreDamagedError
 from orbitmq.lifecycle import Periodic
-from orbitmq.model import property_names
-from orbitmq.model.names import HALF_TOPIC, SCHEDULE_TOPIC
+from orbitmq.model.names import SCHEDULE_TOPIC
 from orbitmq.model.queues import QueueOffset
 from orbitmq.record.decode import decode_record
-from orbitmq.record.properties import encode_properties
-from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.delay.progress import DelayProgress
     from orbitmq.clock import Clock
     from orbitmq.record.decode import StoredMessage
+    from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -40,8 +39,6 @@ log = logging.getLogger(__name__)
 _DELIVERY_INTERVAL_MS: Final = 100
 # Messages of one level moved before other levels, and clients, get their turn.
 _BATCH: Final = 128
-_QUEUE_ID_MAX: Final = 2**31 - 1
-_QUEUE_ID_DIGITS_MAX: Final = 10
 # An entry dated too far ahead may be late by 1/100 of its level's delay; this bounds the memory.
 _LATENESS_DIVISOR: Final = 100
 
@@ -233,7 +230,7 @@ class DelayDelivery:
         One that can never be stored is skipped.
         """
         try:
-            draft = _original_draft(message)
+            draft = original_draft(message)
             self._store.append(draft)
         except MessageError as error:
             self._skip(level, number, message, error)
@@ -262,30 +259,3 @@ class DelayDelivery:
         start = self._store.start_of(SCHEDULE_TOPIC, level - 1)
         end = self._store.end_of(SCHEDULE_TOPIC, level - 1)
         return max(start, min(offset, end))
-
-
-def _original_draft(message: StoredMessage) -> Draft:
-    """Make the draft for the real queue; raises MessageError if it names no valid queue.
-
-    Compat: it keeps all properties, its delay level and real queue among them.
-    """
-    properties = message.properties
-    topic = properties.get(property_names.REAL_TOPIC, "")
-    queue_id = properties.get(property_names.REAL_QUEUE_ID, "")
-    if not topic or topic == HALF_TOPIC or not _is_queue_id(queue_id):
-        raise MessageError(f"it is for queue {queue_id[:60]!r} of topic {topic[:255]!r}")
-    return Draft(
-        topic=topic,
-        queue_id=int(queue_id),
-        body=message.stored_body,
-        properties=encode_properties(properties),
-        flag=message.flag,
-        system_flag=message.system_flag,
-        born_ms=message.born_ms,
-        born_host=message.born_host_bytes,
-        reconsume_times=message.reconsume_times,
-    )
-
-
-def _is_queue_id(text: str) -> bool:
-    return text.isdecimal() and len(text) <= _QUEUE_ID_DIGITS_MAX and int(text) <= _QUEUE_ID_MAX

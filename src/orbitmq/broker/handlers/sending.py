@@ -18,6 +18,7 @@ from orbitmq.broker.send_rules import (
     waits_for_store,
     with_broker_properties,
 )
+from orbitmq.broker.timers.timer_rules import asks_for_timer, recall_handle_of, set_timer
 from orbitmq.broker.transactions.half_messages import QUEUE_ID, is_half
 from orbitmq.clock import settle
 from orbitmq.errors import MessageError, OrbitError, RequestRefusedError
@@ -49,9 +50,11 @@ if TYPE_CHECKING:
     from orbitmq.broker.storing import Stored, Storing
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.broker.transactions.preparing import Preparing
+    from orbitmq.clock import Clock
     from orbitmq.model.topics import TopicConfig
     from orbitmq.model.unique_ids import UniqueIds
     from orbitmq.protocol.command import Command
+    from orbitmq.store.config import StoreConfig
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
 
@@ -75,6 +78,7 @@ class SendRequests:
     """Stores messages of producers."""
 
     config: Callable[[], BrokerConfig]
+    store_config: Callable[[], StoreConfig]
     # Why sends are refused now, as a code and a remark; None if they are accepted.
     refusal: Callable[[], tuple[ResponseCode, str] | None]
     topics: TopicTable
@@ -89,6 +93,7 @@ class SendRequests:
     broker_properties: Mapping[str, str]
     unique_ids: UniqueIds
     counters: Counters
+    clock: Clock
     _encoded_broker_properties: bytes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -201,12 +206,18 @@ class SendRequests:
             return self._reply(request, stored, requested_queue_id, unique_id)
         if is_retry_topic(topic.name):
             destination = await self._retry_destination(request, asked, destination, properties)
-        destination = delay(properties, destination, self.delay_levels)
+        destination = self._delayed(properties, destination)
         draft = self._draft(
             connection, request, asked, topic, destination=destination, properties=properties
         )
         stored = await self._put([draft], wait=waits)
-        return self._reply(request, stored, requested_queue_id, unique_id)
+        return self._reply(
+            request,
+            stored,
+            requested_queue_id,
+            unique_id,
+            recall_handle_of(properties, destination, self.config().broker_name),
+        )
 
     def _draft(
         self,
@@ -229,6 +240,19 @@ class SendRequests:
             born_ms=asked.born_timestamp_ms,
             born_host=born_host(connection.address),
             reconsume_times=asked.retries or 0,
+        )
+
+    def _delayed(self, properties: dict[str, str], destination: Destination) -> Destination:
+        """Redirect a message that asks for a delay, by level or by time."""
+        if not asks_for_timer(properties):
+            return delay(properties, destination, self.delay_levels)
+        config = self.store_config()
+        return set_timer(
+            properties,
+            destination,
+            is_enabled=config.timers_enable,
+            now_ms=self.clock.now_ms(),
+            seconds_max=config.timer_delay_seconds_max,
         )
 
     def _refuse_missing_features(self, properties: Mapping[str, str]) -> None:
@@ -332,7 +356,7 @@ class SendRequests:
             # Perf: nearly all messages of batches; takes a fifth of the time of what follows.
             return with_broker_properties(encoded, self._encoded_broker_properties)
         properties = decode_properties(encoded)
-        if property_names.DELAY_LEVEL in properties:
+        if property_names.DELAY_LEVEL in properties or asks_for_timer(properties):
             raise MessageError("a batch cannot be delayed", hint="send its messages one by one")
         _refuse_halves(properties, asked)
         self._refuse_missing_features(properties)
@@ -361,7 +385,12 @@ class SendRequests:
         return flag | SystemFlag.MULTI_TAGS if topic.filter_type == MULTI_TAG else flag
 
     def _reply(
-        self, request: Command, stored: Stored, queue_id: int, unique_id: str | None
+        self,
+        request: Command,
+        stored: Stored,
+        queue_id: int,
+        unique_id: str | None,
+        recall_handle: str | None = None,
     ) -> Command:
         config = self.config()
         return request.reply(
@@ -370,6 +399,7 @@ class SendRequests:
                 queue_id=queue_id,
                 queue_offset=Long(stored.receipts[0].queue_offset),
                 transaction_id=unique_id,
+                recall_handle=recall_handle,
                 region=config.region,
                 trace=config.trace_on,
                 durability=durability_text(stored.durability),

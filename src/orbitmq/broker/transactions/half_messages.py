@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq.broker.send_rules import delay_level
+from orbitmq.broker.send_rules import TIMER_PROPERTIES, delay_level
 from orbitmq.errors import MessageError
 from orbitmq.model import property_names
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_DONE_TOPIC, HALF_TOPIC
@@ -41,12 +41,6 @@ _MARK: Final = re.compile(rb"\d{1,19}(?:,\d{1,19})*,?")
 _NUMBER: Final = re.compile(r"\d{1,18}")
 # What a copy adds to the properties of a half, at most.
 _COPY_BYTES: Final = 100
-_TIMERS: Final = (
-    property_names.TIMER_DELAY_SECONDS,
-    property_names.TIMER_DELAY_MS,
-    property_names.TIMER_DELIVER_MS,
-    property_names.TIMER_CANCELS,
-)
 
 
 class Half(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -90,7 +84,7 @@ def is_half(properties: Mapping[str, str], *, system_flag: int, retries: int) ->
     is_delayed = delay_level(properties) > 0
     if retries > 0 and is_delayed:
         return False
-    if retries > 0 or is_delayed or any(name in properties for name in _TIMERS):
+    if retries > 0 or is_delayed or any(name in properties for name in TIMER_PROPERTIES):
         what = f"a retry ({retries})" if retries > 0 else "a delay"
         raise MessageError(
             f"a message of a transaction cannot have {what}",

@@ -61,6 +61,7 @@ class Producer(BlockingClient[AioProducer]):
 
     send = waiting(AioProducer.send)
     send_oneway = waiting(AioProducer.send_oneway)
+    recall = waiting(AioProducer.recall)
     queues = waiting(AioProducer.queues)
 
     def send_async(

@@ -98,3 +98,21 @@ class SendReply(Header):
     recall_handle: str | None = None
     # DISK or MEMORY: where the message was at the time of the reply; RocketMQ does not report it.
     durability: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallMessage(Header):
+    """Take back a message that is not due yet."""
+
+    CODE = RequestCode.RECALL_MESSAGE
+    producer_group: str | None = None
+    topic: str
+    recall_handle: str
+    broker_name: str | None = wire("bname", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallReply(Header):
+    """The unique id of the message that was taken back."""
+
+    message_id: str = wire("msgId")

@@ -21,11 +21,11 @@ _COMPACTION: Final = re.compile(rb'"\+?cleanup\.policy"\s*:\s*"COMPACTION"', re.
 
 def refuse_misplaced(root: Path) -> None:
     """Raise StoreFormatError if there is a file where a folder should be, or the other way."""
-    for name in ("commitlog", "consumequeue", "index", "config", "orbitmq"):
+    for name in ("commitlog", "consumequeue", "index", "config", "timerlog", "orbitmq"):
         refuse_file(root / name)
-    for name in ("abort", "checkpoint", "lock"):
+    for name in ("abort", "checkpoint", "lock", "timerwheel"):
         refuse_folder(root / name)
-    for name in ("deleted_topics", "marks", "reserved_offsets", "shape", "watermark"):
+    for name in ("deleted_topics", "marks", "reserved_offsets", "shape", "timers", "watermark"):
         refuse_folder(root / "orbitmq" / name)
 
 

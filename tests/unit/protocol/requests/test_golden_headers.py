@@ -305,6 +305,14 @@ MESSAGES = [
         " MSG_REGION=r1 TRACE_ON=false durability=DISK",
         note="every field",
     ),
+    row(
+        370,
+        sending.RecallMessage(
+            producer_group="g", topic="t", recall_handle="r", broker_name="broker-a"
+        ),
+        "producerGroup=g topic=t recallHandle=r bname=broker-a",
+    ),
+    row(REPLY, sending.RecallReply(message_id="id"), "msgId=id"),
     row(11, pulling.PullMessages(**PULL_VALUES), PULL, note="every field"),
     # The Go client sends no more than these.
     row(11, pulling.PullMessages(**REQUIRED_PULL_VALUES), REQUIRED_PULL, note="required fields"),

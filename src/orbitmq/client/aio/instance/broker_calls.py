@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from orbitmq import java_json
 from orbitmq.errors import BrokerUnknownError, ProtocolError, RemoteError
 from orbitmq.model.queues import MessageQueue
+from orbitmq.model.recall_handles import RecallHandle
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import request
@@ -38,6 +39,7 @@ from orbitmq.protocol.requests.offsets import (
 )
 from orbitmq.protocol.requests.queries import FindMessages, ReadMessage
 from orbitmq.protocol.requests.retries import SendBack
+from orbitmq.protocol.requests.sending import RecallMessage, RecallReply
 from orbitmq.record.message_id import decode_message_id
 
 if TYPE_CHECKING:
@@ -186,6 +188,21 @@ class BrokerCalls:
     ) -> None:
         """Commit a half message or roll it back, at the broker of its queue."""
         await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+
+    async def recall(
+        self, recall_handle: str, group: str, *, timeout_ms: float | None = None
+    ) -> str:
+        """Take back a message that is not due yet; returns its unique id."""
+        handle = RecallHandle.decode(recall_handle)
+        header = RecallMessage(
+            producer_group=group,
+            topic=handle.topic,
+            recall_handle=recall_handle,
+            broker_name=handle.broker_name,
+        )
+        queue = MessageQueue(topic=handle.topic, broker_name=handle.broker_name, queue_id=0)
+        reply = await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+        return RecallReply.decode(reply.fields).message_id
 
     async def view_message(
         self,

@@ -68,6 +68,7 @@ class WaitingBatches(Generic[W]):
         return (
             isinstance(message, Message)
             and not message.delay_level
+            and not message.has_due_time
             and len(message.body) < self._batch_bytes_max
             and self.held_bytes < self._held_bytes_max
             and not is_retry_topic(message.topic)

@@ -30,7 +30,7 @@ from orbitmq.client.core.sending.send_plan import SendMode
 from orbitmq.client.keywords import ProducerKeywords, options_of
 from orbitmq.client.options import ClientOptions, ProducerOptions
 from orbitmq.clock import SystemClock
-from orbitmq.errors import MessageError, MessageTypeError
+from orbitmq.errors import MessageError, MessageTypeError, RecallHandleError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.messages import Message
 from orbitmq.model.names import check_group
@@ -189,6 +189,27 @@ class Producer(ClientLifecycle):
         await self._running_sender().send_oneway(
             SendRequest(message, SendMode.ONEWAY, self._time(timeout_ms), queue, selector, argument)
         )
+
+    async def recall(self, handle: str, *, timeout_ms: float | None = None) -> str:
+        """Take back a message that is not due yet; returns its id.
+
+        A message that was delivered already stays delivered. The broker must allow it: RocketMQ's
+        needs `recallMessageEnable=true`.
+
+        Args:
+            handle: the `recall_handle` of its send result.
+            timeout_ms: time for the call; by default `send_timeout_ms`.
+
+        Raises:
+            RecallHandleError: this is no such handle.
+            RemoteError: the broker refuses it, for example because its time has come.
+        """
+        self._running_sender()
+        if not isinstance(handle, str):
+            raise RecallHandleError(repr(handle))
+        instance = self._owner or self._instance
+        assert instance is not None
+        return await instance.brokers.recall(handle, self._group, timeout_ms=self._time(timeout_ms))
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic that can be sent to."""

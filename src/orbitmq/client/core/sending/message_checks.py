@@ -77,6 +77,11 @@ def check_batch(messages: Sequence[Message], *, body_bytes_max: int = BODY_BYTES
                 f"a message with delay level {message.delay_level} to {first.topic} is in a batch",
                 hint="send delayed messages one by one",
             )
+        if message.has_due_time:
+            raise MessageError(
+                f"a message with a due time to {first.topic} is in a batch",
+                hint="send delayed messages one by one",
+            )
 
 
 def check_batch_bytes(topic: str, batch_bytes: int, *, body_bytes_max: int) -> None:

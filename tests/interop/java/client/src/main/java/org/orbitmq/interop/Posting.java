@@ -108,6 +108,7 @@ final class Posting {
             outcome.put("broker", result.getMessageQueue().getBrokerName());
             outcome.put("queue_id", result.getMessageQueue().getQueueId());
             outcome.put("queue_offset", result.getQueueOffset());
+            outcome.put("recall_handle", Timing.recallHandle(result));
         } catch (Exception failure) {
             outcome.put("error", failure.toString());
         }
@@ -125,6 +126,7 @@ final class Posting {
         if (wish.containsKey("delay_level")) {
             message.setDelayTimeLevel(wish.getIntValue("delay_level"));
         }
+        Timing.set(message, wish);
         message.setFlag(wish.getIntValue("flag"));
         JSONObject properties = wish.getJSONObject("properties");
         if (properties != null) {

@@ -32,6 +32,7 @@ final class Producing {
         scenarios.put("open_producer", Producing::open);
         scenarios.put("send", args -> send(OPEN.get(args.getString("producer")), args));
         scenarios.put("post", args -> Posting.post(OPEN.get(args.getString("producer")), args));
+        scenarios.put("recall", args -> Timing.recall(OPEN.get(args.getString("producer")), args));
         scenarios.put("close_producer", Producing::close);
     }
 

@@ -1,0 +1,143 @@
+"""Taking back messages that are not due yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.hot_path import born_host
+from orbitmq.broker.send_rules import Destination
+from orbitmq.broker.timers.timer_rules import set_timer
+from orbitmq.errors import RecallHandleError, RequestRefusedError
+from orbitmq.model import property_names
+from orbitmq.model.recall_handles import RecallHandle
+from orbitmq.model.topics import Permission
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.requests.sending import RecallMessage, RecallReply
+from orbitmq.record.properties import encode_properties
+from orbitmq.store.log.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.storing import Storing
+    from orbitmq.broker.timers.timer_delivery import TimerDelivery
+    from orbitmq.broker.topics.topic_table import TopicTable
+    from orbitmq.clock import Clock
+    from orbitmq.protocol.command import Command
+    from orbitmq.store.config import StoreConfig
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+# Compat: RocketMQ's body and tag of a message that takes another back.
+_BODY: Final = b"0"
+_TAG: Final = "_RECALL_TAG_"
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class RecallRequests:
+    """Takes back messages."""
+
+    config: Callable[[], BrokerConfig]
+    store_config: Callable[[], StoreConfig]
+    # Why sends are refused now, as a code and a remark; None if they are accepted.
+    refusal: Callable[[], tuple[ResponseCode, str] | None]
+    topics: TopicTable
+    storing: Storing
+    delivery: TimerDelivery
+    clock: Clock
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {RequestCode.RECALL_MESSAGE: self.recall}
+
+    async def recall(self, connection: Connection, request: Command) -> Command:
+        """Store what takes a message back; it works if that message is not delivered yet."""
+        asked = RecallMessage.decode(request.fields)
+        self._check_allowed()
+        self.topics.require(asked.topic)
+        handle = self._checked(asked)
+        key = handle.unique_id
+        if self.store_config().recall_keys_with_topic:
+            key = f"{handle.topic}+{handle.unique_id}"
+        draft = self._draft(connection, asked, handle, key)
+        queue_offset: int | None = None
+        self.delivery.begin_recall(key)
+        try:
+            stored = await self.storing.put([draft])
+            queue_offset = stored.receipts[0].queue_offset
+        finally:
+            self.delivery.end_recall(key, queue_offset)
+        return request.reply(RecallReply(message_id=handle.unique_id))
+
+    def _check_allowed(self) -> None:
+        config = self.config()
+        if not config.recall_enable:
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                "messages cannot be recalled from this broker",
+                hint="set recallMessageEnable=true",
+            )
+        refusal = self.refusal()
+        if refusal is not None:
+            raise RequestRefusedError(*refusal)
+        if not config.permission & Permission.WRITE:
+            raise RequestRefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the broker {config.broker_name} does not allow sending",
+                hint="set brokerPermission=6 to allow it",
+            )
+
+    def _checked(self, asked: RecallMessage) -> RecallHandle:
+        handle = RecallHandle.decode(asked.recall_handle)
+        name = self.config().broker_name
+        if handle.topic != asked.topic:
+            raise RecallHandleError(
+                asked.recall_handle, f"it is for topic {handle.topic[:255]!r}, not {asked.topic!r}"
+            )
+        if handle.broker_name != name:
+            raise RecallHandleError(
+                asked.recall_handle,
+                f"it is for broker {handle.broker_name[:255]!r}, and this is {name!r}",
+                hint="send the request to that broker",
+            )
+        left_ms = handle.time_ms - self.clock.now_ms()
+        if not 0 < left_ms < self.store_config().timer_delay_seconds_max * 1000:
+            raise RecallHandleError(
+                asked.recall_handle,
+                f"its time {handle.time_ms} has come, or is too far ahead",
+                hint="the message is delivered, or about to be",
+            )
+        return handle
+
+    def _draft(
+        self, connection: Connection, asked: RecallMessage, handle: RecallHandle, key: str
+    ) -> Draft:
+        now_ms = self.clock.now_ms()
+        properties = {
+            property_names.TAGS: _TAG,
+            property_names.TIMER_CANCELS: key,
+            property_names.UNIQUE_ID: handle.unique_id,
+            property_names.TIMER_DELIVER_MS: str(handle.time_ms),
+            property_names.BORN_TIMESTAMP: str(now_ms),
+        }
+        if asked.producer_group:
+            properties[property_names.PRODUCER_GROUP] = asked.producer_group
+        store_config = self.store_config()
+        destination = set_timer(
+            properties,
+            Destination(topic=handle.topic, queue_id=0),
+            is_enabled=store_config.timers_enable,
+            now_ms=now_ms,
+            seconds_max=store_config.timer_delay_seconds_max,
+        )
+        return Draft(
+            topic=destination.topic,
+            queue_id=destination.queue_id,
+            body=_BODY,
+            properties=encode_properties(properties),
+            born_ms=now_ms,
+            born_host=born_host(connection.address),
+        )

@@ -1,0 +1,1 @@
+"""Timers: messages with a due time, in RocketMQ's timer wheel and timer log."""

@@ -1,0 +1,98 @@
+"""The timer wheel: where the chain of each second begins in the timer log.
+
+File layout: see `layout`. It is 38,707,200 bytes long and sparse; pages never used take no room.
+
+Threads: one at a time.
+Crash: opening builds the wheel from the timer log, so the file is only written, for RocketMQ.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from orbitmq.disk import PRIVATE, FileModes, sync_folder
+from orbitmq.store.files.descriptor import Descriptor, write_failure
+from orbitmq.store.timers.layout import PRECISION_MS, SLOT, WHEEL_BYTES, Slot, slot_index
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "timerwheel"
+_PAGE_BYTES: Final = 4096
+
+
+class TimerWheel:
+    """The slots of one store."""
+
+    def __init__(self, path: Path, modes: FileModes = PRIVATE) -> None:
+        self._path = path
+        self._modes = modes
+        # Pages that were never written take no memory.
+        self._slots = bytearray(WHEEL_BYTES)
+        self._changed: set[int] = set()
+        self._descriptor: Descriptor | None = None
+
+    def get(self, slot_ms: int) -> Slot | None:
+        """The chain of a slot; None if it is empty."""
+        second, first, last, count, _ = SLOT.unpack_from(
+            self._slots, slot_index(slot_ms) * SLOT.size
+        )
+        if second != slot_ms // PRECISION_MS or not second:
+            return None
+        return Slot(first, last, count)
+
+    def put(self, slot_ms: int, slot: Slot) -> None:
+        """Set the chain of a slot."""
+        at = slot_index(slot_ms) * SLOT.size
+        SLOT.pack_into(
+            self._slots, at, slot_ms // PRECISION_MS, slot.first, slot.last, slot.count, 0
+        )
+        self._changed.add(at // _PAGE_BYTES)
+
+    def clear(self) -> None:
+        """Empty all slots."""
+        self._slots = bytearray(WHEEL_BYTES)
+        self._changed.clear()
+
+    def compare_with_file(self) -> None:
+        """Note the pages of the file that differ, for the next `write`."""
+        if not self._path.exists():
+            return
+        size = self._path.stat().st_size
+        if size not in (0, WHEEL_BYTES):
+            log.warning(
+                "timer wheel written anew file=%s reason=it has %d bytes, not %d",
+                self._path, size, WHEEL_BYTES,
+            )  # fmt: skip
+        content = self._path.read_bytes()
+        if content == self._slots:
+            return
+        for page, at in enumerate(range(0, WHEEL_BYTES, _PAGE_BYTES)):
+            if content[at : at + _PAGE_BYTES] != self._slots[at : at + _PAGE_BYTES]:
+                self._changed.add(page)
+
+    def write(self) -> None:
+        """Write the changed pages and return once they are on disk."""
+        if not self._changed:
+            return
+        try:
+            descriptor = self._descriptor = self._descriptor or self._open()
+            for page in sorted(self._changed):
+                at = page * _PAGE_BYTES
+                descriptor.pwrite(bytes(self._slots[at : at + _PAGE_BYTES]), at)
+        except OSError as error:
+            raise write_failure(self._path, error, what=f"{_PAGE_BYTES} bytes") from error
+        descriptor.sync()
+        self._changed.clear()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._descriptor = None
+
+    def _open(self) -> Descriptor:
+        descriptor = Descriptor(self._path, os.O_RDWR | os.O_CREAT, self._modes)
+        os.ftruncate(descriptor.number, WHEEL_BYTES)
+        sync_folder(self._path.parent)
+        return descriptor

@@ -1,0 +1,411 @@
+"""Timers: which messages of a store are due, in RocketMQ's files.
+
+Messages of the timer topic are taken into the wheel in the order of their queue, once they are
+visible. Slots are delivered one after the other, and the messages of a slot in the order of due time
+and physical offset. So two numbers, the slot and a cursor in it, say what is delivered.
+
+Threads: one at a time, except `needed_from`.
+Crash: opening builds the wheel from the timer log, up to the end that was saved with the progress.
+If the timer log is damaged, both are made again from the queue of the timer topic. Copies delivered
+after the progress was saved are found in the commit log.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from orbitmq.errors import StoreDamagedError
+from orbitmq.java_hash import java_hash
+from orbitmq.model import property_names
+from orbitmq.model.names import TIMER_TOPIC
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.record.decode import decode_record
+from orbitmq.store.timers.delivered_copies import delivered_since
+from orbitmq.store.timers.due_slot import DueSlot
+from orbitmq.store.timers.layout import (
+    AHEAD_MS_MAX,
+    KEEP,
+    PRECISION_MS,
+    RECALL,
+    ROLL,
+    Unit,
+    floor,
+)
+from orbitmq.store.timers.timer_chains import TimerChains
+from orbitmq.store.timers.timer_messages import due_ms_of, keys_of, recall_key_of, slot_ms_of
+from orbitmq.store.timers.timer_progress import TimerProgress, TimerProgressFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orbitmq.clock import Clock
+    from orbitmq.disk import FileModes
+    from orbitmq.record.decode import StoredMessage
+    from orbitmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+# Entries of the timer topic that a rebuild reads at once.
+_REBUILD_ENTRIES: Final = 4096
+# The progress is saved at least this often, even if nothing was due.
+_SAVE_MS_MAX: Final = 60_000
+# How late a message may come into the wheel after its slot, when the wheel is rebuilt.
+_LATE_MS_MAX: Final = 60_000
+# Slots that one call moves on; the broker may have been down for days.
+_SLOTS_PER_TURN: Final = 20_000
+
+
+class Due(NamedTuple):
+    """A message that is due; without `message` its record is gone or damaged."""
+
+    due_ms: int
+    physical_offset: int
+    message: StoredMessage | None
+
+
+class Timers:
+    """The timers of one store."""
+
+    def __init__(
+        self, store: MessageStore, root: Path, *, file_bytes: int, modes: FileModes, clock: Clock
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._files = TimerProgressFiles(root, modes)
+        self._chains = TimerChains(root, file_bytes=file_bytes, modes=modes, clock=clock)
+        # Slots before are delivered; this one is being delivered.
+        self.read_ms = 0
+        self._cursor = (0, -1)
+        self._due = DueSlot()
+        self._recalled: set[str] = set()
+        self._delivered: set[int] = set()
+        self._opened_ms = 0
+        # Copies of slots before were delivered by RocketMQ, and cannot be recognized.
+        self._ours_from_ms = 0
+        # The next message of the timer topic to take in.
+        self.queue_offset = 0
+        self._saved_offset = 0
+        self._saved_ms = 0
+        self._is_changed = False
+        self._rebuilt_ms = -1
+        self._is_partly_delivered = False
+
+    # --- opening and closing ------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Bring wheel, log and progress to a known state, and load the slot to deliver."""
+        now_ms = self._opened_ms = self._clock.now_ms()
+        progress = self._files.load()
+        queue_end = self._store.end_of(TIMER_TOPIC, 0)
+        if progress is None:
+            # Without progress, only copies tell what is delivered.
+            progress = TimerProgress(
+                read_ms=floor(now_ms) if not queue_end else 0, commit_log_position=0
+            )
+        is_ours = progress.commit_log_position is not None
+        self._ours_from_ms = 0 if is_ours else now_ms
+        self.read_ms = progress.read_ms
+        self._cursor = progress.cursor
+        self.queue_offset = min(progress.queue_offset, queue_end)
+        self._delivered = delivered_since(
+            self._store.parts.log,
+            self._store.log_end
+            if progress.commit_log_position is None
+            else progress.commit_log_position,
+        )
+        try:
+            self._check_age(progress.read_ms, queue_end)
+            self._load_chains(progress, is_ours=is_ours)
+        except StoreDamagedError as damage:
+            if self._files.saved is not None:
+                log.warning("timer wheel rebuilt from the queue reason=%s", damage)
+            self._rebuild()
+        self.queue_offset = max(self.queue_offset, self._store.start_of(TIMER_TOPIC, 0))
+        self._load_slot()
+        self._saved_offset = self.queue_offset
+        self._saved_ms = now_ms
+        self._is_changed = bool(self._delivered) or not is_ours
+
+    def close(self) -> None:
+        """Save everything, so that RocketMQ delivers just what is left."""
+        self._end_slot_for_others()
+        self.save(is_last=True)
+        self._chains.close()
+
+    def save(self, *, is_last: bool = False) -> None:
+        """Put the progress on disk, and all that it refers to before."""
+        is_old = self.read_ms - self._saved_ms >= _SAVE_MS_MAX
+        if not self._is_changed and not is_old and not is_last:
+            return
+        if not self.queue_offset and self._files.saved is None:
+            # No timer was ever used here: no files.
+            return
+        self._is_changed = False
+        position = self._store.log_end
+        self._store.flush()
+        self._chains.sync()
+        progress = TimerProgress(
+            read_ms=self.read_ms,
+            log_end=self._chains.end,
+            queue_offset=self.queue_offset,
+            cursor=self._cursor,
+            commit_log_position=position,
+        )
+        self._files.save(progress, self._clock.now_ms())
+        self._saved_offset = self.queue_offset
+        self._saved_ms = self.read_ms
+        self._chains.drop_before(self.read_ms)
+
+    def needed_from(self) -> PhysicalOffset:
+        """The oldest record of the commit log that is still needed; from any thread."""
+        needed = self._store.visible
+        for offset, _, _ in self._store.entries(TIMER_TOPIC, 0, self._saved_offset, 1):
+            needed = PhysicalOffset(min(needed, offset))
+        oldest = self._chains.oldest_physical_offset
+        return needed if oldest is None else PhysicalOffset(min(needed, oldest))
+
+    def _check_age(self, read_ms: int, queue_end: int) -> None:
+        """Raise StoreDamagedError if slots of the wheel may stand for two times."""
+        if queue_end and read_ms < floor(self._opened_ms) - AHEAD_MS_MAX:
+            raise StoreDamagedError("it was not read for a week")
+
+    def _load_chains(self, progress: TimerProgress, *, is_ours: bool) -> None:
+        newest = self._chains.load(progress.read_ms, progress.log_end if is_ours else None)
+        if not is_ours and newest is not None:
+            # Compat: RocketMQ may have put more on disk than it noted.
+            message = self._store.message_at(newest.physical_offset)
+            if message is not None and message.topic == TIMER_TOPIC:
+                self.queue_offset = max(self.queue_offset, message.queue_offset + 1)
+
+    def _rebuild(self) -> None:
+        """Make wheel and log again from the queue of the timer topic."""
+        self._chains.clear()
+        self._due, self._recalled = DueSlot(), set()
+        done_ms = self.read_ms
+        self.read_ms = max(self.read_ms, floor(self._clock.now_ms()) - AHEAD_MS_MAX)
+        self._cursor = (0, -1)
+        number = int(self._store.start_of(TIMER_TOPIC, 0))
+        known: set[int] | None = None
+        while number < self.queue_offset:
+            entries = self._store.entries(TIMER_TOPIC, 0, number, _REBUILD_ENTRIES)
+            for offset, record_bytes, _ in entries[: self.queue_offset - number]:
+                message = self._message(number, offset)
+                number += 1
+                slot_ms = slot_ms_of(message) if message is not None else None
+                if message is None or slot_ms is None:
+                    continue
+                if slot_ms <= done_ms:
+                    # Part of this slot is delivered, and what came late for others is in it.
+                    if slot_ms < max(done_ms - _LATE_MS_MAX, self._ours_from_ms):
+                        continue
+                    if known is None:
+                        known = delivered_since(self._store.parts.log, offset)
+                    if offset in known:
+                        continue
+                self._take_in(message, record_bytes)
+            self._chains.write()
+            if not entries:
+                break
+        self._is_changed = True
+
+    # --- taking in ----------------------------------------------------------------------------
+
+    @property
+    def behind(self) -> int:
+        """How many visible messages are not in the wheel yet."""
+        return max(self._store.end_of(TIMER_TOPIC, 0) - self.queue_offset, 0)
+
+    def take_in(self, count_max: int) -> int:
+        """Put the next messages of the timer topic into the wheel; returns how many."""
+        self.queue_offset = max(self.queue_offset, self._store.start_of(TIMER_TOPIC, 0))
+        entries = self._store.entries(TIMER_TOPIC, 0, self.queue_offset, count_max)
+        for offset, record_bytes, _ in entries:
+            message = self._message(self.queue_offset, offset)
+            if message is None or slot_ms_of(message) is None:
+                log.error(
+                    "timer message lost topic=%s queue=0 offset=%d reason=its record is deleted or "
+                    "damaged hint=run: orbitmq store verify",
+                    TIMER_TOPIC, self.queue_offset,
+                )  # fmt: skip
+            else:
+                self._take_in(message, record_bytes)
+            self.queue_offset += 1
+            self._is_changed = True
+        self._chains.write()
+        return len(entries)
+
+    def _take_in(self, message: StoredMessage, record_bytes: int) -> None:
+        if message.physical_offset in self._delivered:
+            return
+        slot_ms = slot_ms_of(message)
+        assert slot_ms is not None
+        due_ms = due_ms_of(message, slot_ms)
+        key = recall_key_of(message)
+        magic = KEEP if key is None else KEEP | RECALL
+        farthest_ms = floor(self._clock.now_ms()) + AHEAD_MS_MAX
+        due_in_slot_ms = due_ms - slot_ms
+        if slot_ms > farthest_ms:
+            slot_ms, due_in_slot_ms = farthest_ms, 0
+            magic |= ROLL
+        elif slot_ms <= self.read_ms:
+            # What comes late must not be at or before the cursor.
+            due_ms = max(due_ms, self._cursor[0], self.read_ms + 1)
+            due_in_slot_ms = min(due_ms - self.read_ms, PRECISION_MS)
+            slot_ms = self.read_ms
+        topic = message.properties.get(property_names.REAL_TOPIC, "")
+        self._chains.append(
+            slot_ms,
+            magic,
+            (message.physical_offset, record_bytes, java_hash(topic)),
+            due_in_slot_ms,
+        )
+        if slot_ms == self.read_ms and not magic & ROLL:
+            if key is None:
+                self._due.add(self.read_ms + due_in_slot_ms, message.physical_offset)
+            else:
+                self._recalled.add(key)
+
+    def _message(self, number: int, physical_offset: int) -> StoredMessage | None:
+        """The message of an entry of the timer topic; None if its record is gone or damaged."""
+        message = self._store.message_at(physical_offset)
+        if message is not None and message.topic == TIMER_TOPIC and message.queue_offset == number:
+            return message
+        try:
+            # A read repairs the entry, if it can.
+            read = self._store.read(TIMER_TOPIC, 0, number, 1)
+        except StoreDamagedError:
+            return None
+        return decode_record(read.records[0]) if read.records else None
+
+    # --- what is due --------------------------------------------------------------------------
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next message of the slot being delivered is due; None if there is none."""
+        return self._due.next_due_ms
+
+    def move_on(self) -> None:
+        """Go to the next slot that has messages, if this one is done and its second is over."""
+        now_floor_ms = floor(self._clock.now_ms())
+        for _ in range(_SLOTS_PER_TURN):
+            if self._due.count or self.read_ms >= now_floor_ms:
+                return
+            self.read_ms += PRECISION_MS
+            self._cursor = (0, -1)
+            self._is_partly_delivered = False
+            if self._chains.has(self.read_ms):
+                self._is_changed = True
+                self._load_slot()
+            elif self._recalled:
+                self._recalled = set()
+        return
+
+    def due(self, count_max: int) -> list[Due]:
+        """Read the next messages that are due, in order; each stays until `done`."""
+        found: list[Due] = []
+        for due_ms, offset in self._due.peek(self._clock.now_ms(), count_max):
+            message = self._due_message(due_ms, offset)
+            if message is None and self._rebuilt_ms != self.read_ms:
+                # The unit may be damaged, rather than the message.
+                self._rebuilt_ms = self.read_ms
+                log.warning("timer wheel rebuilt from the queue reason=no timer at %d", offset)
+                self._rebuild()
+                self._load_slot()
+                return self.due(count_max)
+            found.append(Due(due_ms, offset, message))
+        return found
+
+    def _due_message(self, due_ms: int, physical_offset: int) -> StoredMessage | None:
+        message = self._store.message_at(physical_offset)
+        slot_ms = slot_ms_of(message) if message is not None else None
+        if message is None or slot_ms is None or due_ms_of(message, slot_ms) > due_ms:
+            return None
+        return message
+
+    def is_recalled(self, message: StoredMessage) -> bool:
+        """Whether a message of the slot being delivered was taken back."""
+        keys = keys_of(message)
+        return keys is not None and not self._recalled.isdisjoint(keys)
+
+    def done(self, due: Due) -> None:
+        """Note that a message is delivered or dropped; in the order of `due`."""
+        self._due.drop_next()
+        self._cursor = (due.due_ms, due.physical_offset)
+        self._is_changed = self._is_partly_delivered = True
+
+    def _load_slot(self) -> None:
+        if self._delivered and self.read_ms > self._opened_ms:
+            self._delivered = set()
+        try:
+            self._read_slot()
+        except StoreDamagedError as damage:
+            log.warning("timer wheel rebuilt from the queue reason=%s", damage)
+            self._rebuild()
+            self._read_slot()
+
+    def _read_slot(self) -> None:
+        self._due = due = DueSlot()
+        self._recalled = set()
+        self._is_partly_delivered = self._cursor[1] >= 0
+        rolled: list[Unit] = []
+        for unit in self._chains.units(self.read_ms):
+            if unit.is_rolled:
+                rolled.append(unit)
+            elif unit.is_recall:
+                message = self._store.message_at(unit.physical_offset)
+                key = recall_key_of(message) if message is not None else None
+                if key is not None:
+                    self._recalled.add(key)
+            else:
+                due_ms = self.read_ms + (unit.due_in_slot_ms or self._due_in_slot(unit))
+                if (due_ms, unit.physical_offset) <= self._cursor:
+                    continue
+                if unit.physical_offset in self._delivered:
+                    self._is_partly_delivered = True
+                    continue
+                due.add(due_ms, unit.physical_offset)
+        for unit in reversed(rolled):
+            self._roll(unit)
+
+    def _due_in_slot(self, unit: Unit) -> int:
+        """The due time within its slot of a unit that RocketMQ wrote."""
+        message = self._store.message_at(unit.physical_offset)
+        return due_ms_of(message, unit.slot_ms) - unit.slot_ms if message is not None else 1
+
+    def _roll(self, unit: Unit) -> None:
+        """Put a message on into its own slot."""
+        message = self._store.message_at(unit.physical_offset)
+        if message is not None and slot_ms_of(message) is not None:
+            self._take_in(message, unit.record_bytes)
+            self._is_changed = True
+
+    # --- for RocketMQ -------------------------------------------------------------------------
+
+    def _end_slot_for_others(self) -> None:
+        """Leave only what is not delivered in the slot at the read time.
+
+        Compat: RocketMQ delivers all of that slot. It reads the chain from the last unit in the log
+        on, so a chain that begins again leaves out what was delivered. A recall that names no
+        message ends an empty one. RocketMQ resumes the queue after the message of the last unit,
+        so that must be the newest one.
+        """
+        if not self._is_partly_delivered or not self._chains.has(self.read_ms):
+            return
+        starts_chain = True
+        for due_ms, offset in self._due.all():
+            message = self._store.message_at(offset)
+            if message is None or self.is_recalled(message):
+                continue
+            topic = message.properties.get(property_names.REAL_TOPIC, "")
+            record = (offset, message.size, java_hash(topic))
+            self._chains.append(
+                self.read_ms, KEEP, record, due_ms - self.read_ms, starts_chain=starts_chain
+            )
+            starts_chain = False
+        for offset, record_bytes, _ in self._store.entries(
+            TIMER_TOPIC, 0, self.queue_offset - 1, 1
+        ):
+            record = (offset, record_bytes, 0)
+            self._chains.append(self.read_ms, KEEP | RECALL, record, 0, starts_chain=starts_chain)
+        self._is_partly_delivered = False

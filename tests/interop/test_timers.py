@@ -1,0 +1,172 @@
+"""Messages with a due time: the official client at our broker, and a store handed to and fro."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from orbitmq.client import Message, Producer
+from orbitmq.clock import SystemClock
+from orbitmq.record.decode import StoredMessage, decode_record
+from orbitmq.store.config import StoreConfig
+from orbitmq.store.message_store import MessageStore
+from tests.interop import wire
+from tests.interop.drivers import Driver, DriverError
+from tests.interop.exchanges import Exchange
+from tests.interop.official import OfficialBroker
+from tests.interop.ours import OrbitBroker, OrbitNameServer
+from tests.interop.peers import BROKERS, CLIENTS, OurCluster, Peer
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.interop
+
+QUEUE_FILE_BYTES = 200_000
+WAIT_S = 120
+
+
+@pytest.fixture(params=[peer for peer in CLIENTS if peer.line == "v5"], ids=str)
+def client(request: pytest.FixtureRequest, drivers: Callable[[str], Driver]) -> Driver:
+    """The official client that has due times."""
+    return drivers(request.param.line)
+
+
+@pytest.fixture
+def exchange(client: Driver, our_cluster: OurCluster, new_topic: str) -> Iterator[Exchange]:
+    made = Exchange(client, our_cluster, new_topic)
+    made.create_topic()
+    yield made
+    made.close()
+
+
+@pytest.mark.scenario("client", "our broker: due times, and taking back")
+def test_the_official_client_delays_and_takes_back(exchange: Exchange) -> None:
+    now_ms = SystemClock().now_ms()
+    due_ms = {"at": now_ms + 4000, "after": now_ms + 3500}
+    at, after, back = exchange.post(
+        {"body": "at", "deliver_ms": due_ms["at"]},
+        {"body": "after", "delay_ms": 3500},
+        {"body": "back", "delay_ms": 9000},
+    )
+    exchange.subscribe()
+
+    recalled = exchange.client.recall(exchange.topic, exchange.topic, back.recall_handle)
+    received = {message.body: message for message in exchange.received(2)}
+
+    assert {at.status, after.status, back.status} == {"SEND_OK"}
+    assert recalled == back.message_id
+    assert sorted(received) == ["after", "at"]
+    for name, message in received.items():
+        assert message.stored_ms >= due_ms[name]
+        assert message.received_ms >= due_ms[name]
+    assert received["at"].message_id == at.message_id
+    with pytest.raises(DriverError):
+        exchange.client.recall(exchange.topic, exchange.topic, at.recall_handle)
+
+
+@dataclass(slots=True)
+class TimerChain:
+    """A store with timers, on its way from broker to broker."""
+
+    folder: Path
+    name_server: str
+    due_ms: dict[str, int] = field(default_factory=dict)
+    recalled: set[str] = field(default_factory=set)
+
+    def ours(self) -> OrbitBroker:
+        """Start our broker on the store."""
+        options = {"mappedFileSizeConsumeQueue": str(QUEUE_FILE_BYTES)}
+        broker = OrbitBroker("timers", self.folder, [self.name_server], options)
+        broker.process.start()
+        broker.wait_ready()
+        return broker
+
+    def official(self) -> OfficialBroker:
+        """Start the official broker on the store."""
+        settings = {"timerWheelEnable": "true", "recallMessageEnable": "true"}
+        broker = OfficialBroker("v5", "timers", self.folder, [self.name_server], settings)
+        broker.process.start()
+        broker.wait_ready()
+        return broker
+
+    def send(self, prefix: str, seconds: list[float], recalled: int) -> None:
+        """Send messages that are due then, and take some of the last ones back."""
+        with Producer("timers", namesrv=self.name_server, send_timeout_ms=30_000) as producer:
+            for number, delay_s in enumerate(seconds):
+                name = f"{prefix}-{number}"
+                now_ms = SystemClock().now_ms()
+                result = producer.send(
+                    Message("T", name, delay=timedelta(seconds=delay_s)),
+                )
+                self.due_ms[name] = now_ms + int(delay_s * 1000)
+                if number >= len(seconds) - recalled:
+                    assert result.recall_handle is not None
+                    producer.recall(result.recall_handle)
+                    self.recalled.add(name)
+
+    def wait_delivered(self, broker: OrbitBroker | OfficialBroker, count: int) -> None:
+        """Wait until as many messages are in the topic."""
+        wait_until(
+            lambda: wire.max_offset(broker.address, "T", 0) >= count,
+            timeout_s=WAIT_S,
+            what=f"{count} delivered",
+        )
+
+    def delivered(self) -> list[StoredMessage]:
+        """All messages of the topic, read from the files."""
+        config = StoreConfig(
+            root=self.folder / "store",
+            log_file_bytes=16 << 20,
+            queue_file_bytes=QUEUE_FILE_BYTES,
+            index_slots=10_000,
+            index_entries=40_000,
+        )
+        found: list[StoredMessage] = []
+        with MessageStore(config) as store:
+            while len(found) < store.end_of("T", 0):
+                records = store.read("T", 0, len(found)).records
+                found += [decode_record(record) for record in records]
+        return found
+
+
+@pytest.fixture(params=[peer for peer in BROKERS if peer.line == "v5"], ids=str)
+def chain(
+    request: pytest.FixtureRequest, new_folder: Callable[[str], Path]
+) -> Iterator[TimerChain]:
+    peer: Peer = request.param
+    server = OrbitNameServer(new_folder("name server of timers"))
+    server.process.start()
+    server.wait_ready()
+    yield TimerChain(new_folder(f"timers {peer.line}"), server.address)
+    server.process.stop()
+
+
+@pytest.mark.scenario("chain", "takes pending timers from us and hands them back")
+def test_each_timer_is_delivered_once_by_whoever_has_the_store(chain: TimerChain) -> None:
+    spread = [1 + number * 1.3 for number in range(40)]
+    ours = chain.ours()
+    ours.create_topic("T", queues=1)
+    chain.send("ours", spread, recalled=3)
+    chain.wait_delivered(ours, 3)
+    ours.process.stop()
+
+    official = chain.official()
+    first = wire.max_offset(official.address, "T", 0)
+    chain.send("official", spread, recalled=3)
+    chain.wait_delivered(official, first + 6)
+    official.process.stop()
+
+    ours = chain.ours()
+    wanted = len(chain.due_ms) - len(chain.recalled)
+    chain.wait_delivered(ours, wanted)
+    ours.process.stop()
+
+    delivered = chain.delivered()
+    assert sorted(message.body.decode() for message in delivered) == sorted(
+        set(chain.due_ms) - chain.recalled
+    )
+    early = [m.body for m in delivered if m.store_ms < chain.due_ms[m.body.decode()]]
+    assert early == []
