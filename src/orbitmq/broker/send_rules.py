@@ -17,7 +17,6 @@ _UNSUPPORTED: Final = {
     property_names.TIMER_DELAY_MS: "timers",
     property_names.TIMER_DELIVER_MS: "timers",
     property_names.TIMER_CANCELS: "timers",
-    property_names.REPLY_TO_CLIENT: "requests that wait for a reply",
 }
 _TIMERS: Final = (
     property_names.TIMER_DELAY_SECONDS,
@@ -35,7 +34,6 @@ _SPECIAL: Final = re.compile(
         for name in (
             property_names.DELAY_LEVEL,
             property_names.HALF_MESSAGE,
-            property_names.REPLY_TO_CLIENT,
             property_names.POP_CHECK_POINT,
             property_names.REGION,
             property_names.TRACE_ON,

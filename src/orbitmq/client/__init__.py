@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         RETRY_LATER,
         SUCCESS,
         SUSPEND,
+        Reply,
         RetryLater,
         Suspend,
     )
@@ -42,6 +43,7 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "ReceivedMessage",
+    "Reply",
     "RetryLater",
     "SendResult",
     "SendStatus",
@@ -67,6 +69,7 @@ _names = LazyNames(
         "PushConsumer": "orbitmq.client.sync.push_consumer",
         "RETRY_LATER": "orbitmq.client.core.consuming.consume_results",
         "ReceivedMessage": "orbitmq.client.core.consuming.received_message",
+        "Reply": "orbitmq.client.core.consuming.consume_results",
         "RetryLater": "orbitmq.client.core.consuming.consume_results",
         "SUCCESS": "orbitmq.client.core.consuming.consume_results",
         "SUSPEND": "orbitmq.client.core.consuming.consume_results",

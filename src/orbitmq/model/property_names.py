@@ -73,6 +73,8 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 REPLY_TTL_MS: Final = "TTL"
 MESSAGE_TYPE: Final = "MSG_TYPE"
+# The only message type that brokers and clients treat in a special way.
+ANSWER: Final = "reply"
 REPLY_ARRIVED_MS: Final = "ARRIVE_TIME"
 REPLY_PUSHED_MS: Final = "PUSH_REPLY_TIME"
 

@@ -417,7 +417,6 @@ async def test_a_message_above_the_limits_is_refused(
         ({"TIMER_DELAY_SEC": "5"}, 0, "timers"),
         ({"TIMER_DELAY_MS": "5"}, 0, "timers"),
         ({"TIMER_DELIVER_MS": "5"}, 0, "timers"),
-        ({"REPLY_TO_CLIENT": "c"}, 0, "reply"),
     ],
 )
 async def test_unsupported_features_are_refused_and_not_stored(
@@ -436,7 +435,7 @@ async def test_unsupported_features_are_refused_and_not_stored(
 
 @pytest.mark.parametrize(
     "code",
-    [RequestCode.END_TRANSACTION, RequestCode.POP_MESSAGE, RequestCode.SEND_REPLY_MESSAGE],
+    [RequestCode.END_TRANSACTION, RequestCode.POP_MESSAGE],
 )
 async def test_an_unsupported_request_is_refused_as_such(peer: Peer, code: RequestCode) -> None:
     reply = await peer.rpc.invoke(peer.address, Command(code=code))

@@ -179,7 +179,7 @@ def run_here(
 
 
 def test_every_block_says_its_language() -> None:
-    known = {"console", "java", "json", "properties", "python", "sh", "sql", "text", "yaml"}
+    known = {"console", "go", "java", "json", "properties", "python", "sh", "sql", "text", "yaml"}
 
     assert [str(block) for block in blocks() if block.language not in known] == []
 

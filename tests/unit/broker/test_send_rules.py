@@ -52,7 +52,6 @@ def test_an_invalid_level_means_no_delay(text: str, level: int) -> None:
         ({"TRAN_MSG": "false"}, ""),
         ({"TIMER_DELIVER_MS": "5"}, "timers"),
         ({"TIMER_DELIVER_MS": "5", "DELAY": "1"}, ""),
-        ({"REPLY_TO_CLIENT": "c"}, "requests that wait for a reply"),
         ({"KEYS": "k"}, ""),
     ],
 )

@@ -109,6 +109,11 @@ class SendRequests:
 
     # --- topic and queue ----------------------------------------------------------------------
 
+    async def destination_of(self, connection: Connection, asked: SendMessage) -> Destination:
+        """Find the topic and queue that a message is sent to; creates the topic if it may."""
+        topic = await self._topic(connection, asked)
+        return Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
+
     async def _topic(self, connection: Connection, asked: SendMessage) -> TopicConfig:
         config = self.config()
         if not config.permission & Permission.WRITE:
@@ -196,7 +201,7 @@ class SendRequests:
             born_host=born_host(connection.address),
             reconsume_times=asked.retries or 0,
         )
-        stored = await self._put([draft], wait=waits)
+        stored = await self.put([draft], wait=waits)
         return self._reply(request, stored, requested_queue_id, unique_id)
 
     def _refuse_missing_features(self, properties: Mapping[str, str], asked: SendMessage) -> None:
@@ -238,7 +243,7 @@ class SendRequests:
     ) -> Command:
         drafts = await self.drafts_of(connection, request.body, asked)
         waits = waits_for_store(decode_properties((asked.properties or "").encode()))
-        stored = await self._put(drafts, wait=waits)
+        stored = await self.put(drafts, wait=waits)
         return self._reply(request, stored, drafts[0].queue_id, None)
 
     async def drafts_of(
@@ -310,7 +315,8 @@ class SendRequests:
         properties.update(self.broker_properties)
         return encode_properties(properties)
 
-    async def _put(self, drafts: list[Draft], *, wait: bool) -> Stored:
+    async def put(self, drafts: list[Draft], *, wait: bool) -> Stored:
+        """Store messages of one queue, and count them."""
         try:
             stored = await self.storing.put(drafts, wait=wait)
         except OrbitError:

@@ -57,6 +57,8 @@ class Producer(BlockingClient[AioProducer]):
 
     send = waiting(AioProducer.send)
     send_oneway = waiting(AioProducer.send_oneway)
+    request = waiting(AioProducer.request)
+    reply = waiting(AioProducer.reply)
     queues = waiting(AioProducer.queues)
 
     def send_async(

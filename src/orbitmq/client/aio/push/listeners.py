@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from orbitmq.client.aio.push.consume_hooks import (
     CallOutcome,
@@ -29,12 +29,13 @@ from orbitmq.client.core.consuming.consume_results import (
     SUCCESS,
     SUSPEND,
     ConsumeResult,
+    Reply,
     Success,
     concurrent_result,
     ordered_result,
 )
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
-from orbitmq.errors import SettingsError
+from orbitmq.errors import ConsumeResultError, SettingsError
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.push.listener_failures import ListenerFailures
@@ -188,6 +189,16 @@ class ListenerPool(ABC):
             log.exception("cannot process finished messages")
 
 
+class ReplySender(Protocol):
+    """Sends what listeners reply; returns once that is done or impossible."""
+
+    async def send(self, message: ReceivedMessage, reply: Reply) -> None:
+        """Send the reply to a message."""
+
+    def send_from_thread(self, message: ReceivedMessage, reply: Reply) -> None:
+        """Send it from the thread of a plain listener, which waits."""
+
+
 class ListenerCall:
     """Calls a listener with one batch, and checks its result."""
 
@@ -200,6 +211,7 @@ class ListenerCall:
         slow_ms: float,
         failures: ListenerFailures,
         hooks: Sequence[ConsumeHook],
+        replies: ReplySender,
         clock: Clock,
     ) -> None:
         self.is_async = listener.is_async
@@ -212,6 +224,7 @@ class ListenerCall:
         self._slow_ms = slow_ms
         self._failures = failures
         self._hooks = tuple(hooks)
+        self._replies = replies
         self._clock = clock
 
     def __call__(
@@ -222,6 +235,9 @@ class ListenerCall:
         try:
             returned = self._function(messages if self._takes_lists else messages[0])
             result = SUCCESS if returned is None else self._read(returned)
+            if type(result) is Reply:
+                # The message is done once its sender has the reply, or cannot get it.
+                self._replies.send_from_thread(self._answerable(messages), result)
         except BaseException as error:  # noqa: BLE001 - whatever a listener raises
             return self._raised(run, messages, worker, context, error)
         if context is not None:
@@ -237,6 +253,8 @@ class ListenerCall:
             called = self._function(messages if self._takes_lists else messages[0])
             returned = await called  # type: ignore[misc]  # an async function gave it
             result = SUCCESS if returned is None else self._read(returned)
+            if type(result) is Reply:
+                await self._replies.send(self._answerable(messages), result)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -251,6 +269,14 @@ class ListenerCall:
         if context is not None:
             self._after(context, worker, result)
         return self._finished(run, messages, worker, result)
+
+    def _answerable(self, messages: list[ReceivedMessage]) -> ReceivedMessage:
+        if self._takes_lists:
+            raise ConsumeResultError(
+                "the listener returned a Reply to a list of messages",
+                hint="pass the listener as on_message=, or reply with producer.reply(...)",
+            )
+        return messages[0]
 
     def now_ms(self) -> float:
         """The present time, on the clock of `Worker.started_ms`."""

@@ -1,6 +1,7 @@
 """What a listener returns for the messages it was given.
 
 None, or SUCCESS               the messages are done
+Reply(...)                     the message is done, and its sender gets this reply
 an exception                   like RETRY_LATER; ordered: like SUSPEND
 RETRY_LATER, RetryLater(...)   the broker delivers them again later
 SUSPEND, Suspend(...)          ordered only: the queue pauses, then delivers them again
@@ -8,6 +9,7 @@ SUSPEND, Suspend(...)          ordered only: the queue pauses, then delivers the
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +23,20 @@ SUSPEND_MS_MAX: Final = 30_000
 @dataclass(frozen=True, slots=True)
 class Success:
     """The messages are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Success):
+    """The message is done, and the program that sent it as a request gets this reply.
+
+    The arguments are those of `Message`.
+    """
+
+    body: bytes | bytearray | memoryview | str
+    tags: str = ""
+    keys: str | Iterable[str] = ()
+    properties: Mapping[str, str] | None = None
+    flag: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
