@@ -29,6 +29,7 @@ NOUNS = (
     "topic",
     "group",
     "message",
+    "dlq",
     "offset",
     "cluster",
     "broker",

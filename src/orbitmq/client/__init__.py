@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.pull.queue_reads import PullResult
     from orbitmq.client.core.consuming import allocation
     from orbitmq.client.core.consuming.consume_results import (
+        REJECT,
         RETRY_LATER,
         SUCCESS,
         SUSPEND,
+        Reject,
         Reply,
         RetryLater,
         Suspend,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from orbitmq.model.queues import MessageQueue
 
 __all__ = [
+    "REJECT",
     "RETRY_LATER",
     "SUCCESS",
     "SUSPEND",
@@ -43,6 +46,7 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "ReceivedMessage",
+    "Reject",
     "Reply",
     "RetryLater",
     "SendResult",
@@ -67,8 +71,10 @@ _names = LazyNames(
         "PullResult": "orbitmq.client.aio.pull.queue_reads",
         "PullStatus": "orbitmq.client.aio.instance.broker_calls",
         "PushConsumer": "orbitmq.client.sync.push_consumer",
+        "REJECT": "orbitmq.client.core.consuming.consume_results",
         "RETRY_LATER": "orbitmq.client.core.consuming.consume_results",
         "ReceivedMessage": "orbitmq.client.core.consuming.received_message",
+        "Reject": "orbitmq.client.core.consuming.consume_results",
         "Reply": "orbitmq.client.core.consuming.consume_results",
         "RetryLater": "orbitmq.client.core.consuming.consume_results",
         "SUCCESS": "orbitmq.client.core.consuming.consume_results",

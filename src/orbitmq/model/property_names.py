@@ -85,6 +85,11 @@ INNER_FIRST_OFFSET: Final = "INNER_BASE"
 INNER_QUEUES: Final = "INNER_MULTI_DISPATCH"
 INNER_QUEUE_OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
 
+# --- failures of consumers ----------------------------------------------------------------------
+
+# OrbitMQ's own: why the last attempt to consume a message failed.
+FAILURE_REASON: Final = "ORBIT_REASON"
+
 # --- rows written exactly once ------------------------------------------------------------------
 
 STAGED_FOR: Final = "ORBIT_TO"
@@ -178,6 +183,7 @@ NOT_SENT_ON: Final = (
         INNER_QUEUE_OFFSETS,
         STAGED_FOR,
         ROW_NAME,
+        FAILURE_REASON,
     }
 ) - {KEYS, TAGS, SHARDING_KEY}
 # And all with this prefix.

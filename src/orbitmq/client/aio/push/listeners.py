@@ -25,14 +25,15 @@ from orbitmq.client.aio.push.consume_hooks import (
     notify_before,
 )
 from orbitmq.client.core.consuming.consume_results import (
-    RETRY_LATER,
     SUCCESS,
-    SUSPEND,
     ConsumeResult,
     Reply,
+    RetryLater,
     Success,
+    Suspend,
     concurrent_result,
     ordered_result,
+    reason_of,
 )
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import ConsumeResultError, SettingsError
@@ -219,7 +220,6 @@ class ListenerCall:
         self._function = listener.function
         self._takes_lists = listener.takes_lists
         self._read = ordered_result if ordered else concurrent_result
-        self._failed: ConsumeResult = SUSPEND if ordered else RETRY_LATER
         self._group = group
         self._slow_ms = slow_ms
         self._failures = failures
@@ -311,9 +311,11 @@ class ListenerCall:
         error: BaseException,
     ) -> Finished:
         self._failures.add(error, messages[0])
+        reason = reason_of(error)
+        result = Suspend(reason=reason) if self.ordered else RetryLater(reason=reason)
         if context is not None:
-            self._after(context, worker, self._failed, raised=True)
-        return self._finished(run, messages, worker, self._failed)
+            self._after(context, worker, result, raised=True)
+        return self._finished(run, messages, worker, result)
 
     def _finished(
         self,
