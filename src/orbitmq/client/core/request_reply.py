@@ -8,6 +8,7 @@ the broker adds PUSH_REPLY_TIME, the requester ARRIVE_TIME
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
@@ -120,5 +121,5 @@ def _host(text: str) -> bytes:
     host, _, port = text.rpartition(":")
     try:
         return encode_host(host.strip("[]"), int(port))
-    except ValueError:
+    except (ValueError, struct.error):
         return _NO_HOST
