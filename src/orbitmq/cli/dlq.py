@@ -36,6 +36,7 @@ Until = Annotated[str, typer.Option("--until", help="Dead until; a time, like --
 Key = Annotated[str, typer.Option(help="Only with this key or id.")]
 Cause = Annotated[str, typer.Option(help="Only if the cause contains this text.")]
 _PREVIEWED_MAX: Final = 10
+_RATE_MIN: Final = 0.1
 _NOTHING_FOUND: Final = 4
 
 
@@ -151,13 +152,14 @@ def resend(  # noqa: PLR0913  # a parameter a flag
         str,
         typer.Option("--to", help="The topic to send to.", show_default="each one's first topic"),
     ] = "",
-    rate: Annotated[float, typer.Option(min=0.1, help="At most this many a second.")] = 100.0,
+    rate: Annotated[float, typer.Option(help="At most this many a second.")] = 100.0,
     preview: Annotated[bool, typer.Option("--preview", help="Show what would be sent.")] = False,
     yes: Yes = False,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
     """Send copies of dead letters; they stay where they are, so do not send them twice."""
+    _check_rate(rate)
     # The end is fixed: what fails again meanwhile is not sent again.
     wanted = _wanted(group, begin, until, key, cause, message_ids or ())
 
@@ -191,7 +193,7 @@ def resend(  # noqa: PLR0913  # a parameter a flag
                 due_ms = began_ms + number * 1000 / rate
                 await clock.sleep_ms(max(0.0, due_ms - clock.monotonic_ms()))
                 with _reporting(letter, number):
-                    result = await producer.send(letter.message.as_message(to))
+                    result = await producer.send(letter.message.as_message(_topic_of(letter, to)))
                 print_sent(result, as_json=as_json)
 
     administer(namesrv, run)
@@ -285,6 +287,23 @@ def _exported(letter: DeadLetter) -> dict[str, object]:
         "properties": dict(message.properties),
         "body": base64.b64encode(message.body).decode(),
     }
+
+
+def _check_rate(rate: float) -> None:
+    # Also refuses nan, which compares with nothing.
+    if not rate >= _RATE_MIN:
+        raise SettingsError(f"--rate cannot be {rate}", hint=f"give {_RATE_MIN} or more")
+
+
+def _topic_of(letter: DeadLetter, to: str) -> str:
+    """The topic to send a copy to."""
+    topic = to or letter.topic
+    if not topic:
+        raise SettingsError(
+            f"the dead letter {letter.message.message_id} does not say where it came from",
+            hint="name the topic to send it to: --to TOPIC",
+        )
+    return topic
 
 
 @contextmanager

@@ -25,9 +25,13 @@ class DeadLetter:
 
     @property
     def topic(self) -> str:
-        """The topic that it was first sent to."""
+        """The topic that it was first sent to; empty if that is not known."""
         properties = self.message.properties
-        return properties.get(property_names.RETRY_TOPIC) or self.message.topic
+        return (
+            properties.get(property_names.RETRY_TOPIC)
+            or properties.get(property_names.DEAD_LETTER_ORIGIN_TOPIC)
+            or ""
+        )
 
     @property
     def failures(self) -> int:
