@@ -41,6 +41,8 @@ _FILLING: Final = Workload(name="filling", connections=QUEUES, in_flight=64)
 class ConsumeCost:
     """Has clients consume."""
 
+    official_settings: Final[dict[str, str]] = {}
+
     def __init__(self, plan: Plan) -> None:
         is_short = plan.seconds < 1
         self._warm_up = SMOKE_MESSAGES if is_short else WARM_UP

@@ -78,6 +78,10 @@ class LoadingClient:
         """Consume from the start of a topic; the first messages are not measured."""
         return self._do(f"consume {topic} {group} {warm_up} {messages} {seconds_max}")
 
+    def request(self, topic: str, group: str, *, at_once: int, seconds: float) -> Slice:
+        """Send requests for this many seconds, and reply to them."""
+        return self._do(f"request {topic} {group} {at_once} {seconds}")
+
     def _do(self, order: str) -> Slice:
         self._process.stdin.write(f"{order}\n")
         self._process.stdin.flush()

@@ -46,6 +46,10 @@ class Question(Protocol):
     def workloads(self) -> Sequence[str]:
         """What clients do, by name."""
 
+    @property
+    def official_settings(self) -> Mapping[str, str]:
+        """Options of the official broker."""
+
     def topics(self) -> Sequence[str]:
         """The topics that a broker needs for it."""
 
@@ -222,7 +226,11 @@ def _running(
         under_load = running.enter_context(
             # Without the timer wheel RocketMQ's broker has no POP, which PyPI's client needs.
             brokers.running_brokers(
-                line, (ASYNC,), folder, (), official_settings={"timerWheelEnable": "true"}
+                line,
+                (ASYNC,),
+                folder,
+                (),
+                official_settings={"timerWheelEnable": "true", **question.official_settings},
             )
         )
         name_server = under_load[0].broker.name_servers[0]

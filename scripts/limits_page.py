@@ -96,6 +96,12 @@ COSTS = (
         f"the messages, until retention deletes them; a topic that it creates, of {TOPICS_MAX:,}",
     ),
     Cost(
+        (_CODE.SEND_REPLY_MESSAGE, _CODE.SEND_REPLY_MESSAGE_V2),
+        "one append, as for a send, and a call to the client that waits for the reply; "
+        f"{_option('serverAsyncSemaphoreValue')} calls at a time, of 10 s at most",
+        "with `storeReplyMessageEnable`, the reply",
+    ),
+    Cost(
         (_CODE.END_TRANSACTION,),
         "one read, and two appends: the message and a mark",
         f"the message and the mark; {OPEN_MAX:,} transactions may be open",

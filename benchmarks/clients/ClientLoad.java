@@ -15,9 +15,12 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * RocketMQ's Java client under the orders of a benchmark: one order a line on standard input, one
@@ -26,6 +29,8 @@ import org.apache.rocketmq.common.message.Message;
  *
  * <p>{@code send one|concurrent|batch|oneway <topic> <body bytes> <at once> <seconds>}
  *
+ * <p>{@code request <topic> <group> <at once> <seconds>}
+ *
  * <p>{@code consume <topic> <group> <warm-up messages> <messages> <seconds at most>}
  */
 public final class ClientLoad {
@@ -33,6 +38,11 @@ public final class ClientLoad {
     private static final int CALL_TIMEOUT_MS = 15_000;
     /** Of one slice: with 65,535 waiting to be written, this client stops for seconds and drops some. */
     private static final int ONEWAY_MAX = 30_000;
+    /** Of requests and replies. */
+    private static final int BODY_BYTES = 128;
+    private static final int FIRST_REQUEST_MS = 1_000;
+    private static final int FIRST_REQUESTS_MAX = 30;
+    private static final int QUEUES = 8;
     private static final OperatingSystemMXBean SYSTEM =
         (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
@@ -53,6 +63,8 @@ public final class ClientLoad {
             try {
                 if ("send".equals(words[0])) {
                     send(producer, words);
+                } else if ("request".equals(words[0])) {
+                    request(producer, nameServer, words);
                 } else {
                     consume(nameServer, words);
                 }
@@ -144,6 +156,64 @@ public final class ClientLoad {
             System.out.println("error only " + received.get() + " messages came");
         }
         consumer.shutdown();
+    }
+
+    private static void request(DefaultMQProducer producer, String nameServer, String[] words)
+        throws Exception {
+        String topic = words[1];
+        int atOnce = Integer.parseInt(words[3]);
+        byte[] body = "x".repeat(BODY_BYTES).getBytes(StandardCharsets.UTF_8);
+        DefaultMQPushConsumer replier = new DefaultMQPushConsumer(words[2]);
+        replier.setNamesrvAddr(nameServer);
+        replier.setInstanceName(UUID.randomUUID().toString());
+        replier.setMqClientApiTimeout(CALL_TIMEOUT_MS);
+        replier.subscribe(topic, "*");
+        replier.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                try {
+                    producer.send(MessageUtil.createReplyMessage(message, message.getBody()));
+                } catch (Exception failure) {
+                    System.err.println("not replied: " + failure);
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        replier.start();
+        ExecutorService pool = Executors.newFixedThreadPool(atOnce);
+        try {
+            // Until the replier has all queues.
+            for (int tries = 0; tries < FIRST_REQUESTS_MAX; tries++) {
+                try {
+                    for (int queue = 0; queue < QUEUES; queue++) {
+                        producer.request(new Message(topic, body), FIRST_REQUEST_MS);
+                    }
+                    break;
+                } catch (RequestTimeoutException early) {
+                    continue;
+                }
+            }
+            long startNs = System.nanoTime();
+            long startCpuNs = SYSTEM.getProcessCpuTime();
+            long endNs = startNs + (long) (Double.parseDouble(words[4]) * 1e9);
+            AtomicLong asked = new AtomicLong();
+            List<Future<?>> running = new ArrayList<>();
+            for (int number = 0; number < atOnce; number++) {
+                running.add(pool.submit(() -> {
+                    do {
+                        producer.request(new Message(topic, body), CALL_TIMEOUT_MS);
+                        asked.incrementAndGet();
+                    } while (System.nanoTime() < endNs);
+                    return null;
+                }));
+            }
+            for (Future<?> one : running) {
+                one.get();
+            }
+            tell(asked.get(), startNs, startCpuNs);
+        } finally {
+            pool.shutdown();
+            replier.shutdown();
+        }
     }
 
     private static void tell(long messages, long startNs, long startCpuNs) {

@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol
 
 from orbitmq import client
 from orbitmq.client import Message, aio
-from orbitmq.errors import OrbitError
+from orbitmq.errors import OrbitError, RequestTimeoutError
 
 
 def tell(messages: int, start_s: float, start_cpu_s: float) -> None:
@@ -31,6 +32,9 @@ class Load(Protocol):
 
     def consume(self, topic: str, group: str, counting: Counting, seconds: float) -> None:
         """Consume from the start of a topic until enough have come."""
+
+    def request(self, topic: str, group: str, at_once: int, seconds: float) -> None:
+        """Send requests for this many seconds, and reply to them."""
 
 
 class Counting:
@@ -107,6 +111,37 @@ class OnAsyncio:
         async with consumer:
             await asyncio.to_thread(counting.done.wait, seconds)
 
+    def request(self, topic: str, group: str, at_once: int, seconds: float) -> None:
+        """Send requests for this many seconds, and reply to them."""
+        self._runner.run(self._request(topic, group, at_once, seconds))
+
+    async def _request(self, topic: str, group: str, at_once: int, seconds: float) -> None:
+        async def reply(message: client.ReceivedMessage) -> client.Reply:
+            return client.Reply(message.body)
+
+        replier = aio.PushConsumer(group, on_message=reply, namesrv=self._name_server)
+        replier.subscribe(topic)
+        async with replier:
+            # Until the replier has all queues.
+            for _ in range(FIRST_REQUESTS_MAX):
+                with suppress(RequestTimeoutError):
+                    for _ in range(QUEUES):
+                        await self._producer.request(
+                            Message(topic, BODY), timeout_ms=FIRST_REQUEST_MS
+                        )
+                    break
+            start_s, start_cpu_s = time.perf_counter(), time.process_time()
+
+            async def ask_on() -> int:
+                asked = 0
+                while not asked or time.perf_counter() < start_s + seconds:
+                    await self._producer.request(Message(topic, BODY))
+                    asked += 1
+                return asked
+
+            asked = sum(await asyncio.gather(*(ask_on() for _ in range(at_once))))
+            tell(asked, start_s, start_cpu_s)
+
 
 class Blocking:
     """The blocking client: threads send at the same time, a listener runs in threads."""
@@ -159,8 +194,39 @@ class Blocking:
         with consumer:
             counting.done.wait(seconds)
 
+    def request(self, topic: str, group: str, at_once: int, seconds: float) -> None:
+        """Send requests for this many seconds, and reply to them."""
+        replier = client.PushConsumer(
+            group,
+            on_message=lambda message: client.Reply(message.body),
+            namesrv=self._name_server,
+        )
+        replier.subscribe(topic)
+        with replier, ThreadPoolExecutor(at_once) as pool:
+            for _ in range(FIRST_REQUESTS_MAX):
+                with suppress(RequestTimeoutError):
+                    for _ in range(QUEUES):
+                        self._producer.request(Message(topic, BODY), timeout_ms=FIRST_REQUEST_MS)
+                    break
+            start_s, start_cpu_s = time.perf_counter(), time.process_time()
+
+            def ask_on() -> int:
+                asked = 0
+                while not asked or time.perf_counter() < start_s + seconds:
+                    self._producer.request(Message(topic, BODY))
+                    asked += 1
+                return asked
+
+            asked = sum(one.result() for one in [pool.submit(ask_on) for _ in range(at_once)])
+            tell(asked, start_s, start_cpu_s)
+
 
 FIRST = "first"
+# Of requests and replies.
+BODY = b"x" * 128
+FIRST_REQUEST_MS = 1_000
+FIRST_REQUESTS_MAX = 30
+QUEUES = 8
 # A loaded machine must not end the run.
 SEND_TIMEOUT_MS = 60_000
 # Of one slice, as for the Java client, which does not get on well with more.
@@ -179,6 +245,10 @@ def follow(load: Load, kind: str, *words: str) -> None:
     if kind == "send":
         mode, topic, body_bytes, at_once, seconds = words
         load.send(mode, topic, b"x" * int(body_bytes), int(at_once), float(seconds))
+        return
+    if kind == "request":
+        topic, group, at_once, seconds = words
+        load.request(topic, group, int(at_once), float(seconds))
         return
     topic, group, warm_up, messages, seconds = words
     counting = Counting(int(warm_up), int(messages))

@@ -69,6 +69,7 @@
     ├── SendError                 a send without a result; lists its tries   (retryable)
     │   ├── SendTimeoutError          it ran out of time
     │   └── SendRefusedError          a retry would fail the same way
+    ├── RequestTimeoutError       a request by message without a reply in time  (retryable)
     ├── TransactionPendingError   a transaction whose end the broker did not confirm
     ├── TransactionMissingError   a transaction that is not open
     ├── CommitError               staged rows whose batch is not complete    (retryable)
@@ -78,6 +79,7 @@
         ├── NotSupportedError         the peer does not know the request code
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
         ├── BusyError                 the peer is over one of its bounds (retryable)
+        ├── ReplyNotDeliveredError    nobody waits for the reply to a request
         └── RouteNotFoundError        no name server knows the topic     (retryable)
             └── TopicBrokersMissingError  every broker that had it is missing
 
@@ -601,6 +603,10 @@ class BusyError(RemoteError):
     retryable = True
 
 
+class ReplyNotDeliveredError(RemoteError):
+    """The reply to a request by message, which no requester waits for (any more)."""
+
+
 class RouteNotFoundError(RemoteError):
     """No name server knows the topic."""
 
@@ -679,6 +685,25 @@ class SendError(OrbitError):
         """The failure code in the answer to the last try, if it got one."""
         last = self.tries[-1].error if self.tries else None
         return last.code if isinstance(last, RemoteError) else None
+
+
+class RequestTimeoutError(OrbitError):
+    """A request by message that got no reply in time."""
+
+    retryable = True
+
+    def __init__(self, topic: str, correlation_id: str, *, timeout_ms: float, sent: bool) -> None:
+        super().__init__(
+            f"no reply to the request {correlation_id} to topic {topic!r} within "
+            f"{timeout_ms:.0f} ms; "
+            + ("a broker has stored the request" if sent else "no broker has acknowledged it yet"),
+            hint="check that a consumer of the topic runs and replies, or allow more time; a "
+            "retry may have it processed twice",
+        )
+        self.topic = topic
+        self.correlation_id = correlation_id
+        # Whether a broker has acknowledged the request.
+        self.sent = sent
 
 
 class TransactionPendingError(OrbitError):

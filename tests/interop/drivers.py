@@ -103,6 +103,14 @@ class Outcome:
     recall_handle: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replied:
+    """The reply that a requester got."""
+
+    body: str
+    properties: dict[str, str]
+
+
 class Driver:
     """A running driver; one method per scenario."""
 
@@ -212,6 +220,33 @@ class Driver:
         """Send messages described one by one with an open producer; a batch has one outcome."""
         result = self.call("post", producer=producer, messages=messages, mode=mode)
         return [Outcome(**outcome) for outcome in result["outcomes"]]
+
+    def request(
+        self, namesrv: str, topic: str, bodies: Sequence[str], *, timeout_ms: int
+    ) -> list[Replied]:
+        """Send requests with a producer of their own, one after the other, and wait for replies."""
+        result = self.call(
+            "request", namesrv=namesrv, topic=topic, bodies=bodies, timeout_ms=timeout_ms
+        )
+        return [Replied(**reply) for reply in result["replies"]]
+
+    def open_replier(
+        self, replier: str, namesrv: str, topic: str, *, group: str, pause_ms: int = 0
+    ) -> None:
+        """Start a consumer that replies `re: …` to each message, after a pause."""
+        self.call(
+            "open_replier",
+            replier=replier,
+            namesrv=namesrv,
+            topic=topic,
+            group=group,
+            pause_ms=pause_ms,
+        )
+
+    def close_replier(self, replier: str) -> list[str]:
+        """Shut a replier down; return the errors that its replies ran into."""
+        errors: list[str] = self.call("close_replier", replier=replier)["errors"]
+        return errors
 
     def recall(self, producer: str, topic: str, handle: str) -> str:
         """Take a message back with an open producer of 5.x; returns its id."""

@@ -23,6 +23,7 @@ from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.lock_file import LockFile
 from orbitmq.broker.groups.members import Members
 from orbitmq.broker.groups.queue_locks import QueueLocks
+from orbitmq.broker.handlers.answers import AnswerRequests
 from orbitmq.broker.handlers.clients import ClientListener, ClientRequests
 from orbitmq.broker.handlers.committed_offsets import CommittedOffsetRequests
 from orbitmq.broker.handlers.groups import GroupRequests
@@ -515,6 +516,14 @@ class Broker:
         )
         return (
             sending,
+            AnswerRequests(
+                config=self._config,
+                refusal=self._admission.refusal,
+                address=lambda: self.advertised,
+                members=self.members,
+                sending=sending,
+                clock=self._clock,
+            ),
             StagedWriteRequests(
                 refusal=self._admission.refusal,
                 sending=sending,

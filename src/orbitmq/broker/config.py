@@ -64,6 +64,13 @@ class BrokerConfig:
         "DefaultRegion", java="regionId", doc="Region that messages and replies are marked with."
     )
     trace_on: bool = option(True, java="traceOn", doc="Tell clients to send traces.")
+    store_answers: bool = option(
+        True,
+        java="storeReplyMessageEnable",
+        live=True,
+        doc="Store the replies of request-reply in the cluster's reply topic, besides pushing them "
+        "to the clients that wait for them.",
+    )
     config_black_list: tuple[str, ...] = option(
         ("configBlackList", "brokerConfigPath"),
         java="configBlackList",

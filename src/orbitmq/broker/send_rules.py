@@ -10,10 +10,6 @@ from typing import Final
 from orbitmq.model import property_names
 from orbitmq.model.names import SCHEDULE_TOPIC
 
-# Properties that ask for a feature which this broker does not have.
-_UNSUPPORTED: Final = {
-    property_names.REPLY_TO_CLIENT: "requests that wait for a reply",
-}
 # Properties that set or take back a due time.
 TIMER_PROPERTIES: Final = (
     property_names.TIMER_DELAY_SECONDS,
@@ -29,7 +25,6 @@ _SPECIAL: Final = re.compile(
         for name in (
             property_names.DELAY_LEVEL,
             property_names.HALF_MESSAGE,
-            property_names.REPLY_TO_CLIENT,
             property_names.POP_CHECK_POINT,
             property_names.REGION,
             property_names.TRACE_ON,
@@ -49,15 +44,6 @@ class Destination:
 
     topic: str
     queue_id: int
-
-
-def missing_feature(properties: Mapping[str, str]) -> str:
-    """The unsupported feature that a message asks for; empty if there is none."""
-    for name, feature in _UNSUPPORTED.items():
-        if name not in properties:
-            continue
-        return feature
-    return ""
 
 
 def delay_level(properties: Mapping[str, str]) -> int:

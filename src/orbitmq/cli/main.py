@@ -30,6 +30,7 @@ NOUNS = (
     "topic",
     "group",
     "message",
+    "dlq",
     "offset",
     "cluster",
     "broker",

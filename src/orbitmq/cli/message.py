@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import heapq
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -15,12 +14,12 @@ import typer
 from orbitmq.cli import message_pending, message_trials
 from orbitmq.cli.administering import NameServers, administer, client_keywords
 from orbitmq.cli.completion import Topic
+from orbitmq.cli.message_output import message_row, print_message, print_sent
 from orbitmq.cli.moments import parse_moment
-from orbitmq.cli.output import AsJson, escaped, show_json, show_json_line, show_one, time_text
+from orbitmq.cli.output import AsJson, show_json, show_one
 from orbitmq.client.aio import LitePullConsumer, Producer
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
-from orbitmq.client.core.sending.send_results import SendResult
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError, SettingsError
 from orbitmq.model.messages import Message
@@ -31,7 +30,6 @@ MessageIds = Annotated[list[str], typer.Argument(metavar="ID…")]
 OfTopic = Annotated[
     str, typer.Option("-t", "--topic", help="Its topic; required for an id that a producer made.")
 ]
-_SHOWN_BYTES_MAX = 4096
 _COLLECT_MS = 1000
 # Gives up on existing messages that do not arrive for this long.
 _GIVE_UP_MS = 30_000
@@ -97,7 +95,7 @@ def send(  # noqa: PLR0913  # a parameter a flag
             for number, message in enumerate(messages, 1):
                 with _reporting_line(number if body == "-" else None):
                     result = await producer.send(message, queue=target)
-                _print_sent(result, as_json=as_json)
+                print_sent(result, as_json=as_json)
 
     asyncio.run(send_all())
 
@@ -118,23 +116,9 @@ def resend(
         found = [await admin.messages.by_id(one, topic=topic) for one in message_ids]
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
             for message in found:
-                _print_sent(await producer.send(message.as_message(to)), as_json=as_json)
+                print_sent(await producer.send(message.as_message(to)), as_json=as_json)
 
     administer(namesrv, run, topic=topic or None)
-
-
-def _print_sent(result: SendResult, *, as_json: bool) -> None:
-    row = {
-        "status": result.status.name,
-        "message_id": result.message_id,
-        "broker": result.queue.broker_name,
-        "queue": result.queue.queue_id,
-        "offset": result.queue_offset,
-    }
-    if as_json:
-        show_json_line(row)
-    else:
-        typer.echo("  ".join(f"{name}={value}" for name, value in row.items()))
 
 
 @contextmanager
@@ -179,7 +163,7 @@ def tail(
                 quiet_ms = 0 if messages else quiet_ms + _COLLECT_MS
                 # Polls return one queue after the other.
                 for message in sorted(messages, key=lambda each: each.store_ms):
-                    _print_message(message, as_json=as_json)
+                    print_message(message, as_json=as_json)
                 for queue, end in tuple(unread.items()):
                     # Messages that the filter rejects never arrive.
                     if (consumer.position(queue) or 0) >= end:
@@ -318,58 +302,16 @@ def at(
 
 def _print_found(messages: list[ReceivedMessage], *, as_json: bool) -> None:
     if as_json:
-        show_json([_message_row(message) for message in messages])
+        show_json([message_row(message) for message in messages])
         return
     for message in messages:
-        _print_message(message, as_json=False)
+        print_message(message, as_json=False)
 
 
 def _show_messages(messages: list[ReceivedMessage], *, as_json: bool) -> None:
-    found = [_message_row(message) for message in messages]
+    found = [message_row(message) for message in messages]
     if as_json:
         show_json(found)
         return
     for row in found:
         show_one(row, as_json=False)
-
-
-def _message_row(message: ReceivedMessage) -> dict[str, object]:
-    return {
-        "message_id": message.message_id,
-        "offset_message_id": message.offset_message_id,
-        "topic": message.topic,
-        "tags": message.tags,
-        "keys": list(message.keys),
-        "broker": message.queue.broker_name,
-        "queue": message.queue_id,
-        "offset": message.queue_offset,
-        "stored": time_text(message.store_ms),
-        "born": time_text(message.born_ms),
-        "born_host": ":".join(map(str, message.born_host)),
-        "physical_offset": message.physical_offset,
-        "reconsumed": message.reconsume_times,
-        "properties": dict(message.properties),
-        "body": _body_text(message.body),
-    }
-
-
-def _print_message(message: ReceivedMessage, *, as_json: bool) -> None:
-    if as_json:
-        show_json_line(_message_row(message))
-        return
-    place = f"{message.queue.broker_name}/{message.queue_id}/{message.queue_offset}"
-    tags = f" [{escaped(message.tags)}]" if message.tags else ""
-    typer.secho(f"{time_text(message.store_ms)} {place}{tags} ", dim=True, nl=False)
-    typer.echo(escaped(_body_text(message.body)))
-
-
-def _body_text(body: bytes) -> str:
-    """The body as text if it is UTF-8, else in hexadecimal; long ones are truncated."""
-    shown = body[:_SHOWN_BYTES_MAX]
-    try:
-        # Leaves out a character that the cut splits.
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        text = decoder.decode(shown, final=len(body) <= _SHOWN_BYTES_MAX)
-    except UnicodeDecodeError:
-        text = f"0x{shown.hex()}"
-    return text if len(body) <= _SHOWN_BYTES_MAX else f"{text}… ({len(body)} bytes)"

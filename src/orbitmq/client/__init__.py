@@ -9,9 +9,12 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.pull.queue_reads import PullResult
     from orbitmq.client.core.consuming import allocation
     from orbitmq.client.core.consuming.consume_results import (
+        REJECT,
         RETRY_LATER,
         SUCCESS,
         SUSPEND,
+        Reject,
+        Reply,
         RetryLater,
         Suspend,
     )
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from orbitmq.model.queues import MessageQueue
 
 __all__ = [
+    "REJECT",
     "RETRY_LATER",
     "SUCCESS",
     "SUSPEND",
@@ -44,6 +48,8 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "ReceivedMessage",
+    "Reject",
+    "Reply",
     "RetryLater",
     "SendResult",
     "SendStatus",
@@ -70,8 +76,11 @@ _names = LazyNames(
         "PullResult": "orbitmq.client.aio.pull.queue_reads",
         "PullStatus": "orbitmq.client.aio.instance.broker_calls",
         "PushConsumer": "orbitmq.client.sync.push_consumer",
+        "REJECT": "orbitmq.client.core.consuming.consume_results",
         "RETRY_LATER": "orbitmq.client.core.consuming.consume_results",
         "ReceivedMessage": "orbitmq.client.core.consuming.received_message",
+        "Reject": "orbitmq.client.core.consuming.consume_results",
+        "Reply": "orbitmq.client.core.consuming.consume_results",
         "RetryLater": "orbitmq.client.core.consuming.consume_results",
         "SUCCESS": "orbitmq.client.core.consuming.consume_results",
         "SUSPEND": "orbitmq.client.core.consuming.consume_results",

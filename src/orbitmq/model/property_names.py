@@ -73,6 +73,8 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 REPLY_TTL_MS: Final = "TTL"
 MESSAGE_TYPE: Final = "MSG_TYPE"
+# The only message type that brokers and clients treat in a special way.
+ANSWER: Final = "reply"
 REPLY_ARRIVED_MS: Final = "ARRIVE_TIME"
 REPLY_PUSHED_MS: Final = "PUSH_REPLY_TIME"
 
@@ -82,6 +84,11 @@ INNER_COUNT: Final = "INNER_NUM"
 INNER_FIRST_OFFSET: Final = "INNER_BASE"
 INNER_QUEUES: Final = "INNER_MULTI_DISPATCH"
 INNER_QUEUE_OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
+
+# --- failures of consumers ----------------------------------------------------------------------
+
+# OrbitMQ's own: why the last attempt to consume a message failed.
+FAILURE_REASON: Final = "ORBIT_REASON"
 
 # --- rows written exactly once ------------------------------------------------------------------
 
@@ -176,6 +183,7 @@ NOT_SENT_ON: Final = (
         INNER_QUEUE_OFFSETS,
         STAGED_FOR,
         ROW_NAME,
+        FAILURE_REASON,
     }
 ) - {KEYS, TAGS, SHARDING_KEY}
 # And all with this prefix.

@@ -216,8 +216,13 @@ class RequestCode(IntEnum):
         "whether the broker needs to register again",
     )
     RESUME_CHECK_HALF_MESSAGE = 323, Role.BROKER, NOBODY, "check a half message again"
-    SEND_REPLY_MESSAGE = 324, Role.BROKER, NOBODY, "answer a request message, long field names"
-    SEND_REPLY_MESSAGE_V2 = 325, Role.BROKER, NOBODY, "answer a request message, short field names"
+    SEND_REPLY_MESSAGE = 324, Role.BROKER, Role.BROKER, "answer a request message, long field names"
+    SEND_REPLY_MESSAGE_V2 = (
+        325,
+        Role.BROKER,
+        Role.BROKER,
+        "answer a request message, short field names",
+    )
     PUSH_REPLY_MESSAGE_TO_CLIENT = (
         326,
         Role.CLIENT,
@@ -327,12 +332,10 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "acknowledge popped messages"
 
 
-# Not answered yet, but planned: transactions, answers to requests, replication, access rules.
+# Not answered yet, but planned: transactions, replication, access rules.
 PLANNED: Final = frozenset(
     {
         RequestCode.RESUME_CHECK_HALF_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
         RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         RequestCode.DELETE_ACL_CONFIG,

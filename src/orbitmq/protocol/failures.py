@@ -9,6 +9,7 @@ from orbitmq.errors import (
     NeedsOrbitError,
     NotSupportedError,
     RemoteError,
+    ReplyNotDeliveredError,
     RouteNotFoundError,
 )
 from orbitmq.protocol.codes import OWN_CODES, RequestCode, ResponseCode, request_name
@@ -24,6 +25,11 @@ _ERRORS: Final[dict[int, tuple[type[RemoteError], str]]] = {
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: (RemoteError, "correct the expression"),
 }
 _ROUTE_ERROR: Final = (RouteNotFoundError, "create the topic, or check its name")
+_ANSWERS: Final = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+_ANSWER_ERROR: Final = (
+    ReplyNotDeliveredError,
+    "the requester has stopped, has lost its connection, or has waited long enough",
+)
 _OWN_CODE_ERROR: Final = (NeedsOrbitError, "this needs an OrbitMQ broker")
 
 
@@ -41,4 +47,6 @@ def failure_of(asked: int, response: Command, address: str) -> RemoteError:
         kind, hint = _OWN_CODE_ERROR
     if code == ResponseCode.TOPIC_NOT_EXIST and asked == RequestCode.GET_ROUTEINFO_BY_TOPIC:
         kind, hint = _ROUTE_ERROR
+    if code == ResponseCode.SYSTEM_ERROR and asked in _ANSWERS:
+        kind, hint = _ANSWER_ERROR
     return kind(code, response.remark, call=request_name(asked), address=address, hint=hint)

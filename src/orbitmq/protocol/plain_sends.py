@@ -1,6 +1,6 @@
 """Plain sends: requests to store messages that need no special treatment.
 
-That is: no delay, timer, transaction or reply, no property that a broker sets itself, and a unique
+That is: no delay, timer or transaction, no property that a broker sets itself, and a unique
 id of letters and digits in each message. A broker needs only the fields here to store them; the
 compiled reader (`fast_forms.read_send`) extracts them from a frame.
 """

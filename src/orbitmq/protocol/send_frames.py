@@ -15,12 +15,13 @@ from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.command import ONEWAY_FLAG, Command, request
 from orbitmq.protocol.frame import PREFIX
 from orbitmq.protocol.headers import Long
-from orbitmq.protocol.requests.sending import SendBatch, SendMessageShort
+from orbitmq.protocol.requests.sending import SendAnswerShort, SendBatch, SendMessageShort
 
 _json: Final = msgspec.json.Encoder().encode
 _pack_prefix: Final = PREFIX.pack
 SEND_CODE: Final = int(RequestCode.SEND_MESSAGE_V2)
 BATCH_CODE: Final = int(RequestCode.SEND_BATCH_MESSAGE)
+ANSWER_CODE: Final = int(RequestCode.SEND_REPLY_MESSAGE_V2)
 _ONEWAY: Final = ONEWAY_FLAG
 
 
@@ -96,7 +97,7 @@ class SendFrames:
         header_bytes = len(header)
         return _pack_prefix(4 + header_bytes + len(body), header_bytes) + header + body
 
-    def command(
+    def command(  # noqa: PLR0913  # by name
         self,
         body: bytes,
         properties: str,
@@ -107,9 +108,12 @@ class SendFrames:
         batch: bool = False,
         retries: int | None = None,
         retries_max: int | None = None,
+        answer: bool = False,
     ) -> Command:
         """Make the same request as a command, which hooks can see and change."""
-        header = SendBatch if batch else SendMessageShort
+        header: type[SendMessageShort] = SendBatch if batch else SendMessageShort
+        if answer:
+            header = SendAnswerShort
         return request(
             header(
                 producer_group=self._group,

@@ -11,6 +11,8 @@ from orbitmq.record.layout import COMPRESSION_MASK, SystemFlag
 
 # A small body may decompress to any size; this bounds it.
 BODY_BYTES_MAX: Final = 256 * 1024 * 1024
+_LZ4_MAGIC: Final = bytes.fromhex("04224d18")
+_ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")
 _PIECE_BYTES: Final = 1024 * 1024
 # Zstandard expands 4 bytes to at most 128 KiB, so this input expands to at most 16 MiB.
 _ZSTD_INPUT_BYTES: Final = 512
@@ -38,6 +40,18 @@ def compress(body: bytes, kind: Compression, level: int = 5) -> bytes:
             import zstandard
 
             return zstandard.ZstdCompressor(level=level).compress(body)
+
+
+def looks_compressed(body: bytes, system_flag: int) -> bool:
+    """Whether a body begins as the compression of the system flag does."""
+    match system_flag & COMPRESSION_MASK:
+        case SystemFlag.LZ4:
+            return body.startswith(_LZ4_MAGIC)
+        case SystemFlag.ZSTD:
+            return body.startswith(_ZSTD_MAGIC)
+        case _:
+            # RFC 1950: method 8, and a check of the first two bytes.
+            return len(body) > 1 and body[0] & 0xF == 8 and (body[0] << 8 | body[1]) % 31 == 0
 
 
 def decompress(body: bytes, system_flag: int) -> bytes:

@@ -38,6 +38,12 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     return encoded
 
 
+def property_value(text: str) -> str:
+    """Return a text that can be a value: what cannot be printed becomes a space."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return shown.encode(errors="replace").decode()
+
+
 def decode_properties(encoded: bytes) -> dict[str, str]:
     """Decode properties as Java does, without those that lack a name or a value."""
     properties: dict[str, str] = {}

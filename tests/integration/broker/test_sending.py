@@ -410,28 +410,8 @@ async def test_a_message_above_the_limits_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("properties", "named"),
-    [
-        ({"REPLY_TO_CLIENT": "c"}, "reply"),
-    ],
-)
-async def test_unsupported_features_are_refused_and_not_stored(
-    site: Site, peer: Peer, properties: dict[str, Any], named: str
-) -> None:
-    await peer.make_topic("T")
-    end = site.broker.store.log_end
-
-    reply = await peer.send("T", **properties)
-
-    assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    assert named in reply.remark
-    assert "not stored" in reply.remark
-    assert site.broker.store.log_end == end
-
-
-@pytest.mark.parametrize(
     "code",
-    [RequestCode.POP_MESSAGE, RequestCode.SEND_REPLY_MESSAGE],
+    [RequestCode.POP_MESSAGE],
 )
 async def test_an_unsupported_request_is_refused_as_such(peer: Peer, code: RequestCode) -> None:
     reply = await peer.rpc.invoke(peer.address, Command(code=code))

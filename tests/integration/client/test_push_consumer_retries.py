@@ -10,12 +10,12 @@ import pytest
 from orbitmq.client.aio.instance.broker_calls import BrokerCalls
 from orbitmq.client.aio.push import concurrent_consumption
 from orbitmq.client.aio.sending.producer import Producer
-from orbitmq.client.core.consuming.consume_results import RetryLater, Suspend
+from orbitmq.client.core.consuming.consume_results import Reject, RetryLater, Suspend
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.errors import ConnectionLostError
 from orbitmq.model.messages import Message
 from orbitmq.model.names import dead_letter_topic, retry_topic
-from orbitmq.model.property_names import ORIGIN_MESSAGE_ID, RETRY_TOPIC
+from orbitmq.model.property_names import FAILURE_REASON, ORIGIN_MESSAGE_ID, RETRY_TOPIC
 from tests.integration.client.conftest import Cluster
 from tests.integration.client.consuming import (
     Seen,
@@ -124,6 +124,72 @@ async def test_a_listener_may_ask_for_dead_letters_at_once(
         (letter,) = await dead_letters(hasty, group, 1)
 
     assert letter.body == b"hopeless"
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_rejected_message_is_a_dead_letter_with_its_reason(
+    hasty: Cluster, topic: str, group: str, *, ordered: bool
+) -> None:
+    await hasty.make_topic(topic, queues=1)
+    seen = Seen()
+
+    async def listen(message: ReceivedMessage) -> Reject | None:
+        seen.add(message)
+        return Reject("no such\x01 customer\n") if message.body == b"bad" else None
+
+    consumer = consumer_of(hasty, group, on_message=listen, ordered=ordered)
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(hasty, topic, b"good", b"bad", b"good too")
+        await seen.count(3)
+        (letter,) = await dead_letters(hasty, group, 1)
+
+    assert sorted(seen.bodies) == [b"bad", b"good", b"good too"]
+    assert (letter.body, letter.reconsume_times) == (b"bad", 1)
+    assert letter.properties[FAILURE_REASON].split() == ["no", "such", "customer"]
+    assert FAILURE_REASON not in letter.as_message().properties
+    assert await committed(hasty, group, topic, queues=1) == [3]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_dead_letter_says_how_its_listener_failed(
+    hasty: Cluster, topic: str, group: str, *, ordered: bool
+) -> None:
+    await hasty.make_topic(topic, queues=1)
+
+    def fail(message: ReceivedMessage) -> None:
+        raise ValueError(f"no. {message.reconsume_times}\n" + "long " * 100)
+
+    consumer = consumer_of(
+        hasty,
+        group,
+        on_message=fail,
+        ordered=ordered,
+        max_reconsume_times=1,
+        suspend_current_queue_ms=10,
+    )
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(hasty, topic, b"bad")
+        (letter,) = await dead_letters(hasty, group, 1)
+
+    reason = letter.properties[FAILURE_REASON]
+    assert reason.startswith("ValueError: no. 1 long")
+    assert len(reason) <= 200
+
+
+async def test_a_reason_that_does_not_fit_is_left_out(
+    hasty: Cluster, topic: str, group: str
+) -> None:
+    await hasty.make_topic(topic, queues=1)
+    consumer = consumer_of(hasty, group, on_message=lambda _: Reject("no room"))
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(hasty, topic, b"full", properties={"large": "x" * 32_000})
+        (letter,) = await dead_letters(hasty, group, 1)
+
+    assert letter.body == b"full"
+    assert FAILURE_REASON not in letter.properties
 
 
 async def test_only_the_failed_rest_of_a_list_is_redelivered(

@@ -233,8 +233,10 @@ async def test_the_answer_to_a_message_reaches_the_caller(scene: Scene) -> None:
 
     assert (reply.code, reply.body) == (ResponseCode.SUCCESS, b"")
     assert (await awaited).body == b"yes"
-    # Nobody waits any more; the broker still gets a success.
-    assert (await scene.from_broker(header, b"again")).code == ResponseCode.SUCCESS
+    # Nobody waits any more, which the replier should know.
+    again = await scene.from_broker(header, b"again")
+    assert again.code == ResponseCode.SYSTEM_ERROR
+    assert "'c-1' came too late" in again.remark
 
 
 async def test_an_answer_that_cannot_be_decoded_is_refused(scene: Scene) -> None:

@@ -30,7 +30,9 @@ def namesrv() -> Iterator[str]:
         address = cluster.namesrv
         # What the pages read is there.
         with Producer("by-hand", namesrv=address) as producer:
-            for topic in ("orders", "order-steps", "price-changes", "clicks", "reminders"):
+            for topic in (
+                "orders", "order-steps", "price-changes", "price-requests", "clicks", "reminders"
+            ):  # fmt: skip
                 producer.send(Message(topic, "a first one", tags="paid"))
         # Groups are made by their consumers, which other blocks are.
         with Admin(namesrv=address) as admin:

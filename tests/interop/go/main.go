@@ -40,6 +40,9 @@ var scenarios = map[string]scenario{
 	"open_consumer":  openConsumer,
 	"received":       receivedSoFar,
 	"close_consumer": closeConsumer,
+	"request":        requestReplies,
+	"open_replier":   openReplier,
+	"close_replier":  closeReplier,
 }
 
 const requestBytesMax = 16 << 20

@@ -9,7 +9,6 @@ from orbitmq.broker.send_rules import (
     delay,
     delay_level,
     has_plain_properties,
-    missing_feature,
     waits_for_store,
     with_broker_properties,
 )
@@ -43,18 +42,6 @@ def test_a_level_above_the_highest_is_the_highest() -> None:
 @pytest.mark.parametrize(("text", "level"), [("2", 2), ("-1", 0), ("soon", 0), ("", 0)])
 def test_an_invalid_level_means_no_delay(text: str, level: int) -> None:
     assert delay_level({"DELAY": text}) == level
-
-
-@pytest.mark.parametrize(
-    ("properties", "feature"),
-    [
-        ({"TIMER_DELIVER_MS": "5", "DELAY": "1"}, ""),
-        ({"REPLY_TO_CLIENT": "c"}, "requests that wait for a reply"),
-        ({"KEYS": "k"}, ""),
-    ],
-)
-def test_an_unsupported_feature_is_named(properties: dict[str, str], feature: str) -> None:
-    assert missing_feature(properties) == feature
 
 
 @pytest.mark.parametrize(("text", "waits"), [("true", True), ("false", False), ("FALSE", False)])

@@ -95,6 +95,8 @@ class Members:
         # What all clients together take in memory, about.
         self._held_bytes = 0
         self._clients: dict[Connection, ConnectedClient] = {}
+        # By client id, then by connection, the one opened last at the end.
+        self._by_id: dict[str, dict[Connection, ConnectedClient]] = {}
         self._producers: dict[str, dict[Connection, ConnectedClient]] = {}
         self._groups: dict[str, ConsumingGroup] = {}
 
@@ -140,6 +142,11 @@ class Members:
             if member.client.client_id == client_id:
                 return member.client
         return None
+
+    def find_client(self, client_id: str) -> ConnectedClient | None:
+        """A client by its id; of several connections, the one that was opened last."""
+        connected = self._by_id.get(client_id)
+        return next(reversed(connected.values())) if connected else None
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The groups whose members subscribe to a topic."""
@@ -209,7 +216,9 @@ class Members:
                 "connection changed its client id peer=%s from=%s to=%s",
                 connection.address, client.client_id, body.client_id,
             )  # fmt: skip
+            self._forget_id(client)
         client.client_id, client.language, client.version = body.client_id, language, version
+        self._by_id.setdefault(client.client_id, {})[connection] = client
         for produced in body.producers:
             if produced.group not in client.produces_ms:
                 self._held_bytes += _MEMBERSHIP_BYTES
@@ -379,6 +388,13 @@ class Members:
     def _forget_if_idle(self, client: ConnectedClient) -> None:
         if not client.produces_ms and not client.consumes_ms:
             del self._clients[client.connection]
+            self._forget_id(client)
+
+    def _forget_id(self, client: ConnectedClient) -> None:
+        connected = self._by_id[client.client_id]
+        del connected[client.connection]
+        if not connected:
+            del self._by_id[client.client_id]
 
 
 def _bytes_of(client: ConnectedClient | None, reported: ConsumerGroup) -> int:

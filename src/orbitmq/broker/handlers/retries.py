@@ -15,7 +15,8 @@ from orbitmq.model.topics import Permission, UnitFlag
 from orbitmq.model.versions import V3_4_9
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.retries import SendBack
-from orbitmq.record.properties import encode_properties
+from orbitmq.record.layout import PROPERTIES_BYTES_MAX
+from orbitmq.record.properties import encode_properties, property_value
 from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 _FIRST_LEVEL: Final = 3
 # Compat: what dead letters carry, instead of the level of their last retry.
 _NO_DELAY: Final = "0"
+_REASON_LENGTH_MAX: Final = 200
+# Properties below this size have room for a reason, and for where a delayed message goes.
+_PROPERTIES_BYTES_ROOM: Final = PROPERTIES_BYTES_MAX - 2048
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -81,6 +85,7 @@ class RetryRequests:
         properties = dict(message.properties)
         properties.setdefault(property_names.RETRY_TOPIC, message.topic)
         properties.setdefault(property_names.ORIGIN_MESSAGE_ID, message.message_id)
+        _keep_reason(properties, asked.reason)
         original = properties[property_names.RETRY_TOPIC]
         if message.reconsume_times >= retries_max or asked.delay_level < 0:
             destination = await self._dead_letter_destination(asked.group, properties)
@@ -131,3 +136,10 @@ class RetryRequests:
         properties[property_names.DELAY_LEVEL] = _NO_DELAY
         topic = await self.topics.ensure_dead_letter(group)
         return Destination(topic=topic.name, queue_id=0)
+
+
+def _keep_reason(properties: dict[str, str], reason: str | None) -> None:
+    """Keep why the message failed, unless there is no room for it."""
+    properties.pop(property_names.FAILURE_REASON, None)
+    if reason and len(encode_properties(properties)) < _PROPERTIES_BYTES_ROOM:
+        properties[property_names.FAILURE_REASON] = property_value(reason[:_REASON_LENGTH_MAX])

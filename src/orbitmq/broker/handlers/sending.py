@@ -14,7 +14,6 @@ from orbitmq.broker.send_rules import (
     Destination,
     delay,
     has_plain_properties,
-    missing_feature,
     waits_for_store,
     with_broker_properties,
 )
@@ -118,6 +117,11 @@ class SendRequests:
 
     # --- topic and queue ----------------------------------------------------------------------
 
+    async def destination_of(self, connection: Connection, asked: SendMessage) -> Destination:
+        """Find the topic and queue that a message is sent to; creates the topic if it may."""
+        topic = await self._topic(connection, asked)
+        return Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
+
     async def _topic(self, connection: Connection, asked: SendMessage) -> TopicConfig:
         config = self.config()
         if not config.permission & Permission.WRITE:
@@ -183,7 +187,6 @@ class SendRequests:
             raise MessageError("the message has no body", hint="send at least one byte")
         properties = decode_properties((asked.properties or "").encode())
         properties.pop(property_names.POP_CHECK_POINT, None)
-        self._refuse_missing_features(properties)
         unique_id = properties.get(property_names.UNIQUE_ID)
         if unique_id is None:
             unique_id = properties[property_names.UNIQUE_ID] = self.unique_ids.make()
@@ -210,7 +213,7 @@ class SendRequests:
         draft = self._draft(
             connection, request, asked, topic, destination=destination, properties=properties
         )
-        stored = await self._put([draft], wait=waits)
+        stored = await self.put([draft], wait=waits)
         return self._reply(
             request,
             stored,
@@ -255,15 +258,6 @@ class SendRequests:
             seconds_max=config.timer_delay_seconds_max,
         )
 
-    def _refuse_missing_features(self, properties: Mapping[str, str]) -> None:
-        feature = missing_feature(properties)
-        if feature:
-            raise RequestRefusedError(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f"the message asks for {feature}, which this broker does not support yet",
-                hint="it was not stored; send it as a plain message or with a delay level",
-            )
-
     async def _retry_destination(
         self,
         request: Command,
@@ -292,7 +286,7 @@ class SendRequests:
     ) -> Command:
         drafts = await self.drafts_of(connection, request.body, asked)
         waits = waits_for_store(decode_properties((asked.properties or "").encode()))
-        stored = await self._put(drafts, wait=waits)
+        stored = await self.put(drafts, wait=waits)
         return self._reply(request, stored, drafts[0].queue_id, None)
 
     async def drafts_of(
@@ -359,13 +353,13 @@ class SendRequests:
         if property_names.DELAY_LEVEL in properties or asks_for_timer(properties):
             raise MessageError("a batch cannot be delayed", hint="send its messages one by one")
         _refuse_halves(properties, asked)
-        self._refuse_missing_features(properties)
         if property_names.UNIQUE_ID not in properties:
             properties[property_names.UNIQUE_ID] = self.unique_ids.make()
         properties.update(self.broker_properties)
         return encode_properties(properties)
 
-    async def _put(self, drafts: list[Draft], *, wait: bool) -> Stored:
+    async def put(self, drafts: list[Draft], *, wait: bool) -> Stored:
+        """Store messages of one queue, and count them."""
         return await self._count(drafts[0].topic, self.storing.put(drafts, wait=wait))
 
     async def _count(self, topic: str, storing: Awaitable[Stored]) -> Stored:

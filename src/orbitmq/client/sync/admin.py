@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq.client.aio.admin.admin import Admin as AioAdmin
 from orbitmq.client.aio.admin.brokers import Brokers as AioBrokers
+from orbitmq.client.aio.admin.dead_letters import DeadLetters as AioDeadLetters
 from orbitmq.client.aio.admin.groups import Groups as AioGroups
 from orbitmq.client.aio.admin.key_values import KeyValues as AioKeyValues
 from orbitmq.client.aio.admin.messages import Messages as AioMessages
@@ -127,6 +128,13 @@ class Messages(Noun[AioMessages]):
     entries = waiting(AioMessages.entries)
 
 
+class DeadLetters(Noun[AioDeadLetters]):
+    """Finds messages that groups gave up on."""
+
+    counts = waiting(AioDeadLetters.counts)
+    find = iterating(AioDeadLetters.find)
+
+
 class KeyValues(Noun[AioKeyValues]):
     """Reads and changes key values, at every name server."""
 
@@ -192,6 +200,7 @@ class Admin(BlockingClient[AioAdmin]):
         self.brokers = Brokers(self, client.brokers)
         self.offsets = Offsets(self, client.offsets)
         self.messages = Messages(self, client.messages)
+        self.dead_letters = DeadLetters(self, client.dead_letters)
         self.key_values = KeyValues(self, client.key_values)
         self.queries = Queries(self, client.queries)
         self.transactions = Transactions(self, client.transactions)

@@ -61,6 +61,8 @@ class Producer(BlockingClient[AioProducer]):
 
     send = waiting(AioProducer.send)
     send_oneway = waiting(AioProducer.send_oneway)
+    request = waiting(AioProducer.request)
+    reply = waiting(AioProducer.reply)
     recall = waiting(AioProducer.recall)
     queues = waiting(AioProducer.queues)
 

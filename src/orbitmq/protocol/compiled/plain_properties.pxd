@@ -34,7 +34,6 @@ cdef inline bint is_special(const unsigned char *name, Py_ssize_t length) noexce
     return (
         is_name(name, length, b"DELAY", 5)
         or is_name(name, length, b"TRAN_MSG", 8)
-        or is_name(name, length, b"REPLY_TO_CLIENT", 15)
         or is_name(name, length, b"POP_CK", 6)
         or is_name(name, length, b"MSG_REGION", 10)
         or is_name(name, length, b"TRACE_ON", 8)

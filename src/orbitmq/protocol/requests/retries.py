@@ -27,3 +27,5 @@ class SendBack(Header):
     unit_mode: bool = False
     retries_max: int | None = wire("maxReconsumeTimes", None)
     broker_name: str | None = wire("bname", None)
+    # Why it failed, for those who look at dead letters; RocketMQ's brokers ignore it.
+    reason: str | None = wire("orbitReason", None)

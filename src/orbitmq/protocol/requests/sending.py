@@ -79,6 +79,20 @@ class SendBatch(SendMessageShort):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SendAnswer(SendMessage):
+    """The message in the body answers a request: push it to the client that waits for it."""
+
+    CODE = RequestCode.SEND_REPLY_MESSAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendAnswerShort(SendMessageShort):
+    """The same request with one-letter field names, as Java sends it."""
+
+    CODE = RequestCode.SEND_REPLY_MESSAGE_V2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SendReply(Header):
     """Where a message was stored, or the first one of a batch.
 

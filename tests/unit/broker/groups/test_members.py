@@ -54,6 +54,22 @@ def test_a_heartbeat_makes_a_client_known(members: Members) -> None:
     assert members.producers["p"] == {connection: client}
 
 
+def test_a_client_is_found_by_its_id_on_the_connection_opened_last(members: Members) -> None:
+    first, second = new_connection(), new_connection()
+    for connection in (first, second, first):
+        send_heartbeat(members, connection, heartbeat("id", produces=("p",)))
+
+    found = members.find_client("id")
+    assert found is members.clients[second]
+    members.connection_lost(second)
+    assert members.find_client("id") is members.clients[first]
+    send_heartbeat(members, first, heartbeat("renamed", produces=("p",)))
+    assert members.find_client("id") is None
+    assert members.find_client("renamed") is members.clients[first]
+    members.unregister(first, producer_group="p")
+    assert members.find_client("renamed") is None
+
+
 def test_what_all_clients_report_is_bounded_and_given_back(clock: ManualClock) -> None:
     members = Members(clock=clock, bytes_max=20_000)
     first, second = new_connection(), new_connection()

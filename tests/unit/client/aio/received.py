@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from orbitmq.client.aio.push.listener_failures import ListenerFailures
 from orbitmq.client.aio.push.listeners import Finished, Listener, ListenerCall, ListenerRun
+from orbitmq.client.core.consuming.consume_results import Reply
 from orbitmq.client.core.consuming.inflight_window import InflightWindow
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.clock import Clock, ManualClock, SystemClock
@@ -54,6 +55,18 @@ def run_of(
     return ListenerRun(QUEUE, window, batches, reports_end=reports_end)
 
 
+class NoReplies:
+    """Fails when a listener replies."""
+
+    async def send(self, message: ReceivedMessage, reply: Reply) -> None:
+        """Fail."""
+        self.send_from_thread(message, reply)
+
+    def send_from_thread(self, message: ReceivedMessage, reply: Reply) -> None:
+        """Fail."""
+        raise AssertionError(f"reply {reply!r} to {message!r}")
+
+
 def call_of(
     listener: Listener,
     *,
@@ -71,6 +84,7 @@ def call_of(
         slow_ms=slow_ms,
         failures=ListenerFailures("billing", clock),
         hooks=hooks,  # type: ignore[arg-type]  # tests give hooks with the methods they need
+        replies=NoReplies(),
         clock=clock,
     )
 

@@ -107,7 +107,7 @@ def test_a_producer_may_choose_not_to_wait() -> None:
         *(
             f"UNIQ_KEY\x01A1\x02{name}\x011\x02"
             for name in (
-                "DELAY", "TRAN_MSG", "REPLY_TO_CLIENT", "POP_CK", "MSG_REGION", "TRACE_ON",
+                "DELAY", "TRAN_MSG", "POP_CK", "MSG_REGION", "TRACE_ON",
                 "CLUSTER", "TIMER_DELAY_MS", "INNER_NUM", "__RMQ.TRANSIENT.x",
             )
         ),

@@ -282,6 +282,8 @@ MESSAGES = [
         note="required fields",
     ),
     row(320, sending.SendBatch(**SEND_VALUES), SEND_BY_LETTER),
+    row(324, sending.SendAnswer(**SEND_VALUES), SEND_BY_NAME),
+    row(325, sending.SendAnswerShort(**SEND_VALUES), SEND_BY_LETTER),
     row(
         REPLY,
         sending.SendReply(message_id="C0A8010A", queue_id=1, queue_offset=Long(7)),

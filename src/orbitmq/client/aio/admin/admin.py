@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.aio.admin.brokers import Brokers
+from orbitmq.client.aio.admin.dead_letters import DeadLetters
 from orbitmq.client.aio.admin.groups import Groups
 from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.messages import Messages
@@ -65,6 +66,7 @@ class Admin(ClientLifecycle):
         self.brokers = Brokers(reach)
         self.offsets = Offsets(reach)
         self.messages = Messages(reach, self.offsets)
+        self.dead_letters = DeadLetters(self.topics, self.messages)
         self.key_values = KeyValues(reach)
         self.queries = Queries(reach)
         self.transactions = Transactions(reach)

@@ -169,9 +169,13 @@ class BrokerCalls:
         *,
         delay_level: int,
         retries_max: int,
+        reason: str = "",
         timeout_ms: float = SEND_BACK_TIMEOUT_MS,
     ) -> None:
-        """Send a message back that a consumer failed on; the broker delivers it later."""
+        """Send a message back that a consumer failed on; the broker delivers it later.
+
+        An OrbitMQ broker keeps the reason with the message.
+        """
         header = SendBack(
             physical_offset=Long(message.physical_offset),
             group=group,
@@ -180,6 +184,7 @@ class BrokerCalls:
             original_topic=message.topic,
             retries_max=retries_max,
             broker_name=message.stored_queue.broker_name,
+            reason=reason or None,
         )
         await self._call(await self._master(message.stored_queue), header, timeout_ms=timeout_ms)
 

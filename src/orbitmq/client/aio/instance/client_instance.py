@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -96,7 +96,7 @@ class ClientInstance:
             clock=clock,
             handlers=calls.by_code(),
             hooks=[*rpc_hooks, *_signing_hooks(options)],
-            listener=_OpenedConnections(self._connection_opened),
+            listener=_Connections(self._connection_opened, self._connection_closed),
         )
         # May be empty until `start` has asked the address server.
         self.name_servers = NameServers(
@@ -166,7 +166,7 @@ class ClientInstance:
                 await work.stop()
             await self._heartbeats.stop()
             await self.routes.stop()
-            self.answers.forget_all()
+            self.answers.fail_all()
         finally:
             await self.rpc.stop()
             self._state.end_stop()
@@ -208,6 +208,14 @@ class ClientInstance:
             if self._inner_producer is None:
                 self._inner_producer = await make(self)
         return self._inner_producer  # type: ignore[return-value]  # `make` has one type only
+
+    def unaware(self, addresses: Iterable[str]) -> set[str]:
+        """Return which of these brokers may not know this client, and so cannot call it."""
+        return set(addresses) - self._heartbeats.acknowledged
+
+    async def introduce_to(self, addresses: Iterable[str]) -> None:
+        """Send a heartbeat to these brokers, and wait for their replies."""
+        await self._heartbeats.send_to(addresses)
 
     def broker_version(self, address: str) -> int:
         """The version in a broker's last reply to a heartbeat; 0 if unknown."""
@@ -283,6 +291,9 @@ class ClientInstance:
         if (self._producers or self._consumers) and not self._state.stopping:
             self._heartbeats.connection_opened(address)
 
+    def _connection_closed(self, address: str) -> None:
+        self._heartbeats.connection_closed(address)
+
     def _rebalance_all(self) -> None:
         for member in list(self._consumers.values()):
             member.rebalance_soon()
@@ -331,19 +342,20 @@ class ClientInstance:
 
 
 @dataclass(slots=True, eq=False)
-class _OpenedConnections:
-    """Reports the address of each connection that opens."""
+class _Connections:
+    """Reports the address of each connection that opens or closes."""
 
-    on_address: Callable[[str], None]
+    on_opened: Callable[[str], None]
+    on_closed: Callable[[str], None]
 
     def on_open(self, connection: Connection) -> None:
-        self.on_address(connection.address)
+        self.on_opened(connection.address)
 
     def on_idle(self, connection: Connection) -> None:
         """Nothing: the next call reconnects."""
 
-    def on_close(self, connection: Connection, error: Exception | None) -> None:
-        """Nothing: the next call reconnects."""
+    def on_close(self, connection: Connection, error: Exception | None) -> None:  # noqa: ARG002
+        self.on_closed(connection.address)
 
 
 @dataclass(slots=True, eq=False)

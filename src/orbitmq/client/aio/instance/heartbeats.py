@@ -20,7 +20,7 @@ from orbitmq.model.routes import MASTER_ID
 from orbitmq.protocol.requests.clients import Heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from orbitmq.client.aio.instance.routes import Routes
     from orbitmq.protocol.requests.clients import HeartbeatBody
@@ -51,6 +51,8 @@ class Heartbeats:
         self._tasks = OwnedTasks()
         # The version of each broker in its last reply, by address.
         self.broker_versions: dict[str, int] = {}
+        # Brokers that have acknowledged one on their present connection.
+        self.acknowledged: set[str] = set()
 
     async def send_to_all(self) -> None:
         """Send one to every broker, or only to masters if this client consumes nothing."""
@@ -66,6 +68,7 @@ class Heartbeats:
 
     def connection_opened(self, address: str) -> None:
         """Send one to a broker that was just connected to."""
+        self.acknowledged.discard(address)
         if not self._routes.is_broker(address):
             return
         lock = self._locks.get(address)
@@ -73,6 +76,14 @@ class Heartbeats:
             # The connection was opened by a heartbeat.
             return
         self._tasks.start(self._send_after_connect(address), name=f"heartbeat to {address}")
+
+    def connection_closed(self, address: str) -> None:
+        """Note that a broker has forgotten this client."""
+        self.acknowledged.discard(address)
+
+    async def send_to(self, addresses: Iterable[str]) -> None:
+        """Send one to these brokers, and wait for their replies."""
+        await asyncio.gather(*(self._send(address) for address in addresses))
 
     async def stop(self) -> None:
         """Cancel the heartbeats that new connections started."""
@@ -96,6 +107,7 @@ class Heartbeats:
                 log.log(warning_level, "heartbeat failed broker=%s reason=%s", address, error)
                 return False
             self.broker_versions[address] = reply.version
+            self.acknowledged.add(address)
             return True
 
     def _forget_others(self, targets: set[str]) -> None:

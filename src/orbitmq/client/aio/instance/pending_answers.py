@@ -6,36 +6,28 @@ Threads: one event loop.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from orbitmq.errors import StateError
 
 if TYPE_CHECKING:
-    from orbitmq.protocol.requests.answers import PushAnswer
-
-
-class PushedAnswer(NamedTuple):
-    """An answer as the broker pushed it."""
-
-    header: PushAnswer
-    body: bytes
-    arrived_ms: int
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
 
 
 class PendingAnswers:
     """Futures by correlation id."""
 
     def __init__(self) -> None:
-        self._pending: dict[str, asyncio.Future[PushedAnswer]] = {}
+        self._pending: dict[str, asyncio.Future[ReceivedMessage]] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def expect(self, correlation_id: str) -> asyncio.Future[PushedAnswer]:
+    def expect(self, correlation_id: str) -> asyncio.Future[ReceivedMessage]:
         """Return a future of an answer; call `forget` when it is no longer needed."""
         if correlation_id in self._pending:
             raise StateError(f"an answer to {correlation_id!r} is already pending")
-        pending: asyncio.Future[PushedAnswer] = asyncio.get_running_loop().create_future()
+        pending: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
         self._pending[correlation_id] = pending
         return pending
 
@@ -45,7 +37,7 @@ class PendingAnswers:
         if pending is not None:
             pending.cancel()
 
-    def deliver(self, correlation_id: str, answer: PushedAnswer) -> bool:
+    def deliver(self, correlation_id: str, answer: ReceivedMessage) -> bool:
         """Deliver an answer; False if nobody waits for it."""
         pending = self._pending.pop(correlation_id, None)
         if pending is None or pending.done():
@@ -53,7 +45,14 @@ class PendingAnswers:
         pending.set_result(answer)
         return True
 
-    def forget_all(self) -> None:
-        """Cancel all waiters."""
-        for correlation_id in [*self._pending]:
-            self.forget(correlation_id)
+    def fail_all(self) -> None:
+        """Tell all waiters that the client stops."""
+        pending, self._pending = self._pending, {}
+        for correlation_id, answer in pending.items():
+            if not answer.done():
+                answer.set_exception(
+                    StateError(
+                        f"the client was stopped before the reply to {correlation_id} arrived",
+                        hint="stop it after the last reply",
+                    )
+                )

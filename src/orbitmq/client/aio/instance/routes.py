@@ -36,7 +36,7 @@ from orbitmq.model.names import TEMPLATE_TOPIC
 from orbitmq.model.routes import MASTER_ID, TopicRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from orbitmq.client.aio.instance.name_servers import NameServers
     from orbitmq.clock import Clock
@@ -242,6 +242,15 @@ class Routes:
             return None
         addresses = random.choice(groups).addresses  # noqa: S311  # spreads load, keeps no secret
         return addresses.get(MASTER_ID) or random.choice(list(addresses.values()))  # noqa: S311
+
+    def clusters_of(self, broker_names: Collection[str]) -> set[str]:
+        """Return the clusters that these brokers belong to, as far as cached routes tell."""
+        return {
+            group.cluster
+            for known in self._known.values()
+            for group in known.route.brokers
+            if group.name in broker_names
+        }
 
     def addresses(self) -> list[BrokerAddress]:
         """Return every broker of the cached routes."""

@@ -7,7 +7,7 @@ code request                                reply
 221  show the offsets of a consumer         offsets; none for an unknown group
 307  show what a consumer is doing          its state; an error for an unknown group
 309  consume this message now               the outcome; an error without a push consumer
-326  the answer to a request by message     success
+326  the answer to a request by message     success; an error if nobody waits for it
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
-from orbitmq.client.aio.instance.pending_answers import PushedAnswer
+from orbitmq.client.core.request_reply import received_reply
 from orbitmq.errors import OrbitError
 from orbitmq.java_json import ObjectKeyed
 from orbitmq.model import property_names
@@ -33,7 +33,6 @@ from orbitmq.protocol.requests.relays import (
 )
 from orbitmq.protocol.requests.transactions import CheckTransaction
 from orbitmq.record.decode import decode_records
-from orbitmq.record.properties import decode_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -159,19 +158,23 @@ class ServerCalls:
         """Deliver an answer to the caller that waits for it."""
         try:
             header = PushAnswer.decode(request.fields)
-            properties = decode_properties((header.properties or "").encode())
+            answer = received_reply(header, request.body, self._clock.now_ms())
         except OrbitError as error:
             log.warning("answer refused broker=%s reason=%s", connection.address, error)
             return request.reply(
                 code=ResponseCode.SYSTEM_ERROR, remark="process reply message fail"
             )
-        correlation_id = properties.get(property_names.CORRELATION_ID, "")
-        answer = PushedAnswer(header, request.body, self._clock.now_ms())
+        correlation_id = answer.properties.get(property_names.CORRELATION_ID, "")
         if not self._answers.deliver(correlation_id, answer):
-            log.warning(
+            log.debug(
                 "answer that nobody waits for correlation=%s from=%s",
                 correlation_id,
                 header.born_host,
+            )
+            # Compat: Java's client reports success, so that the replier never learns of it.
+            return request.reply(
+                code=ResponseCode.SYSTEM_ERROR,
+                remark=f"the reply to {correlation_id!r} came too late, or is not the first one",
             )
         return request.reply()
 

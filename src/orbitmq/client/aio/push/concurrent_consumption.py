@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 # Pause before a message that no broker accepted is consumed again.
 RETRY_MS: Final = 5_000
 # Compat: the delay of a message whose listener takes too long.
-_OVERDUE_DELAY_LEVEL: Final = 3
+_OVERDUE: Final = RetryLater(delay_level=3, reason="the listener took too long")
 _CHECK_MS_MAX: Final = 60_000
 # How many batches are sent back concurrently; the others wait.
 _SEND_BACKS_MAX: Final = 16
@@ -159,7 +159,7 @@ class ConcurrentConsumption:
                 done.messages += failed
             elif failed and not run.window.dropped:
                 self._sending_back.start(
-                    self._send_back(run, failed, result.delay_level, self._send_backs),
+                    self._send_back(run, failed, result, self._send_backs),
                     name="send back",
                 )
         for done in by_window.values():
@@ -188,7 +188,7 @@ class ConcurrentConsumption:
         self,
         run: ListenerRun,
         messages: Sequence[ReceivedMessage],
-        delay_level: int,
+        result: RetryLater,
         send_backs: RetrySender,
     ) -> None:
         window = run.window
@@ -200,7 +200,7 @@ class ConcurrentConsumption:
                 # queue may belong to another member by now, which gets the message anyway.
                 if window.dropped or message not in window:
                     continue
-                if await self._try_send_back(message, delay_level, send_backs):
+                if await self._try_send_back(message, result, send_backs):
                     taken.append(message)
                 else:
                     message.count_retry()
@@ -210,10 +210,10 @@ class ConcurrentConsumption:
             self._retries.start(self._retry_later(run.queue, window, kept), name="consume again")
 
     async def _try_send_back(
-        self, message: ReceivedMessage, delay_level: int, send_backs: RetrySender
+        self, message: ReceivedMessage, result: RetryLater, send_backs: RetrySender
     ) -> bool:
         try:
-            return await send_backs.send_back(message, delay_level)
+            return await send_backs.send_back(message, result.delay_level, result.reason)
         except Exception:
             # Whatever the cause, the message is not lost: the consumer keeps it.
             log.exception("message could not be sent back message=%r", message)
@@ -239,7 +239,7 @@ class ConcurrentConsumption:
                 continue
             for message in messages:
                 if message in run.window and await self._try_send_back(
-                    message, _OVERDUE_DELAY_LEVEL, self._send_backs
+                    message, _OVERDUE, self._send_backs
                 ):
                     log.warning(
                         "listener takes too long, message sent back after_ms=%d message=%r",

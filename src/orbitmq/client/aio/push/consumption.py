@@ -44,8 +44,8 @@ class OffsetRecorder(Protocol):
 class RetrySender(Protocol):
     """Sends failed messages to the broker, to be delivered again later."""
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+    async def send_back(self, message: ReceivedMessage, delay_level: int, reason: str = "") -> bool:
         """Have a message delivered again; False if that failed."""
 
-    async def send_copy(self, message: ReceivedMessage) -> bool:
+    async def send_copy(self, message: ReceivedMessage, reason: str = "") -> bool:
         """Send a copy to the retry topic; False if that failed."""

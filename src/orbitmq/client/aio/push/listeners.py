@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from orbitmq.client.aio.push.consume_hooks import (
     CallOutcome,
@@ -25,16 +25,18 @@ from orbitmq.client.aio.push.consume_hooks import (
 )
 from orbitmq.client.core.argument_checks import is_async_function
 from orbitmq.client.core.consuming.consume_results import (
-    RETRY_LATER,
     SUCCESS,
-    SUSPEND,
     ConsumeResult,
+    Reply,
+    RetryLater,
     Success,
+    Suspend,
     concurrent_result,
     ordered_result,
+    reason_of,
 )
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
-from orbitmq.errors import SettingsError
+from orbitmq.errors import ConsumeResultError, SettingsError
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.push.listener_failures import ListenerFailures
@@ -180,6 +182,16 @@ class ListenerPool(ABC):
             log.exception("cannot process finished messages")
 
 
+class ReplySender(Protocol):
+    """Sends what listeners reply; returns once that is done or impossible."""
+
+    async def send(self, message: ReceivedMessage, reply: Reply) -> None:
+        """Send the reply to a message."""
+
+    def send_from_thread(self, message: ReceivedMessage, reply: Reply) -> None:
+        """Send it from the thread of a plain listener, which waits."""
+
+
 class ListenerCall:
     """Calls a listener with one batch, and checks its result."""
 
@@ -192,6 +204,7 @@ class ListenerCall:
         slow_ms: float,
         failures: ListenerFailures,
         hooks: Sequence[ConsumeHook],
+        replies: ReplySender,
         clock: Clock,
     ) -> None:
         self.is_async = listener.is_async
@@ -199,11 +212,11 @@ class ListenerCall:
         self._function = listener.function
         self._takes_lists = listener.takes_lists
         self._read = ordered_result if ordered else concurrent_result
-        self._failed: ConsumeResult = SUSPEND if ordered else RETRY_LATER
         self._group = group
         self._slow_ms = slow_ms
         self._failures = failures
         self._hooks = tuple(hooks)
+        self._replies = replies
         self._clock = clock
 
     def __call__(
@@ -214,6 +227,9 @@ class ListenerCall:
         try:
             returned = self._function(messages if self._takes_lists else messages[0])
             result = SUCCESS if returned is None else self._read(returned)
+            if type(result) is Reply:
+                # The message is done once its sender has the reply, or cannot get it.
+                self._replies.send_from_thread(self._answerable(messages), result)
         except BaseException as error:  # noqa: BLE001 - whatever a listener raises
             return self._raised(run, messages, worker, context, error)
         if context is not None:
@@ -229,6 +245,8 @@ class ListenerCall:
             called = self._function(messages if self._takes_lists else messages[0])
             returned = await called  # type: ignore[misc]  # an async function gave it
             result = SUCCESS if returned is None else self._read(returned)
+            if type(result) is Reply:
+                await self._replies.send(self._answerable(messages), result)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -243,6 +261,14 @@ class ListenerCall:
         if context is not None:
             self._after(context, worker, result)
         return self._finished(run, messages, worker, result)
+
+    def _answerable(self, messages: list[ReceivedMessage]) -> ReceivedMessage:
+        if self._takes_lists:
+            raise ConsumeResultError(
+                "the listener returned a Reply to a list of messages",
+                hint="pass the listener as on_message=, or reply with producer.reply(...)",
+            )
+        return messages[0]
 
     def now_ms(self) -> float:
         """The present time, on the clock of `Worker.started_ms`."""
@@ -277,9 +303,11 @@ class ListenerCall:
         error: BaseException,
     ) -> Finished:
         self._failures.add(error, messages[0])
+        reason = reason_of(error)
+        result = Suspend(reason=reason) if self.ordered else RetryLater(reason=reason)
         if context is not None:
-            self._after(context, worker, self._failed, raised=True)
-        return self._finished(run, messages, worker, self._failed)
+            self._after(context, worker, result, raised=True)
+        return self._finished(run, messages, worker, result)
 
     def _finished(
         self,

@@ -8,7 +8,12 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 from orbitmq.client.aio.push.stall_watch import stacks
-from orbitmq.client.core.consuming.consume_results import Success, concurrent_result, ordered_result
+from orbitmq.client.core.consuming.consume_results import (
+    Reply,
+    Success,
+    concurrent_result,
+    ordered_result,
+)
 from orbitmq.client.core.consuming.flow_control import MIB
 from orbitmq.java_json import ObjectKeyed
 from orbitmq.protocol.requests.relays import (
@@ -21,7 +26,7 @@ from orbitmq.settings import describe
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.group.offset_stores import OffsetStore
-    from orbitmq.client.aio.push.listeners import Listener
+    from orbitmq.client.aio.push.listeners import Listener, ReplySender
     from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
     from orbitmq.client.core.consuming.inflight_window import InflightWindow
     from orbitmq.client.core.consuming.received_message import ReceivedMessage
@@ -98,7 +103,12 @@ def queue_progress(window: Window, commit_offset: int) -> QueueProgress:
 
 
 async def consume_directly(
-    listener: Listener, message: ReceivedMessage, *, ordered: bool, clock: Clock
+    listener: Listener,
+    message: ReceivedMessage,
+    *,
+    ordered: bool,
+    replies: ReplySender,
+    clock: Clock,
 ) -> DirectResult:
     """Pass a message to the listener at once, independent of its queue; commits nothing."""
     log.info("consuming a message on request message=%r", message)
@@ -111,6 +121,8 @@ async def consume_directly(
         else:
             returned = await asyncio.to_thread(listener.function, given)
         result = ordered_result(returned) if ordered else concurrent_result(returned)
+        if isinstance(result, Reply):
+            await replies.send(message, result)
         outcome = _SUCCESS if isinstance(result, Success) else _LATER
     except Exception as error:
         log.warning("message consumed on request failed message=%r", message, exc_info=error)

@@ -15,7 +15,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.push.listeners import Finished, ListenerRun
-from orbitmq.client.core.consuming.consume_results import SUSPEND_MS_MAX, SUSPEND_MS_MIN, Suspend
+from orbitmq.client.core.consuming.consume_results import (
+    DEAD_LETTER,
+    SUSPEND_MS_MAX,
+    SUSPEND_MS_MIN,
+    ConsumeResult,
+    Reject,
+    Suspend,
+)
 from orbitmq.clock import time_limit
 from orbitmq.lifecycle import OwnedTasks
 
@@ -182,7 +189,7 @@ class OrderedConsumption:
             if not messages:
                 self._end(run)
                 continue
-            failed = isinstance(result, Suspend)
+            failed = isinstance(result, Suspend | Reject)
             self._speeds.consumed(
                 queue.topic,
                 calls=1,
@@ -221,7 +228,7 @@ class OrderedConsumption:
         queue, window = failed.run.queue, failed.run.window
         sent: list[ReceivedMessage] = []
         try:
-            await self._send_away(failed.messages, sent)
+            await self._send_away(failed, sent)
         finally:
             self._settling.discard(queue)
             if not window.dropped:
@@ -235,18 +242,20 @@ class OrderedConsumption:
             self._notify_if_idle(queue)
         self._resume(queue)
 
-    async def _send_away(
-        self, messages: Sequence[ReceivedMessage], sent: list[ReceivedMessage]
-    ) -> None:
+    async def _send_away(self, failed: Finished, sent: list[ReceivedMessage]) -> None:
         """Send messages without retries left, and add them to `sent`; count the others' retry."""
-        for message in messages:
-            exhausted = (
-                self._retries_max is not None and message.reconsume_times >= self._retries_max
-            )
-            if exhausted and await self._send_backs.send_copy(message):
+        for message in failed.messages:
+            if await self._is_sent_away(message, failed.result):
                 sent.append(message)
             else:
                 message.count_retry()
+
+    async def _is_sent_away(self, message: ReceivedMessage, result: ConsumeResult) -> bool:
+        if isinstance(result, Reject):
+            return await self._send_backs.send_back(message, DEAD_LETTER, result.reason)
+        exhausted = self._retries_max is not None and message.reconsume_times >= self._retries_max
+        reason = result.reason if isinstance(result, Suspend) else ""
+        return exhausted and await self._send_backs.send_copy(message, reason)
 
     def _pause_ms(self, failed: Finished) -> int:
         asked = failed.result.pause_ms if isinstance(failed.result, Suspend) else None

@@ -24,6 +24,7 @@ from orbitmq.client.aio.group.start_offsets import start_offsets_of
 from orbitmq.client.aio.push.concurrent_consumption import ConcurrentConsumption
 from orbitmq.client.aio.push.consumption import Consumption
 from orbitmq.client.aio.push.listener_failures import ListenerFailures
+from orbitmq.client.aio.push.listener_replies import ListenerReplies
 from orbitmq.client.aio.push.listener_tasks import ListenerTasks
 from orbitmq.client.aio.push.listener_threads import ListenerThreads
 from orbitmq.client.aio.push.listeners import Listener, ListenerCall, ListenerPool, OnFinished
@@ -101,6 +102,7 @@ class PushMember:
         self._stopping = False
         self._windows: dict[MessageQueue, Window] = {}
         self._speeds = ConsumeSpeeds(clock)
+        self._replies = ListenerReplies(instance)
         self._offsets = offset_store_of(instance, group, options)
         self._lives = QueueLives(group, instance.brokers)
         membership = Membership(
@@ -158,6 +160,7 @@ class PushMember:
                 slow_ms=timeout_ms,
                 failures=ListenerFailures(self._group, self._clock),
                 hooks=hooks,
+                replies=self._replies,
                 clock=self._clock,
             ),
             concurrency=concurrency,
@@ -332,7 +335,11 @@ class PushMember:
         namespace = self._options.namespace
         message = received_messages(record, broker_name, namespace=namespace)[0]
         return await consume_directly(
-            self._listener, message, ordered=self._ordered, clock=self._clock
+            self._listener,
+            message,
+            ordered=self._ordered,
+            replies=self._replies,
+            clock=self._clock,
         )
 
     # --- calls of rebalancing (QueueOwner) ------------------------------------------------------

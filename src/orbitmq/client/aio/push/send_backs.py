@@ -14,6 +14,7 @@ from orbitmq.errors import OrbitError
 from orbitmq.model import property_names
 from orbitmq.model.messages import Message
 from orbitmq.model.names import retry_topic
+from orbitmq.record.properties import property_value
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.instance.broker_calls import BrokerCalls
@@ -41,7 +42,7 @@ class SendBacks:
         self._retries_max = retries_max
         self._send = send
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+    async def send_back(self, message: ReceivedMessage, delay_level: int, reason: str = "") -> bool:
         """Have a message delivered again; False if that failed, and the consumer must keep it."""
         try:
             await self._brokers.send_back(
@@ -49,6 +50,7 @@ class SendBacks:
                 self._group,
                 delay_level=delay_level,
                 retries_max=self._retries_max,
+                reason=reason,
             )
         except OrbitError as error:
             log.warning(
@@ -59,13 +61,14 @@ class SendBacks:
                 message.message_id,
                 error,
             )
-            return await self.send_copy(message)
+            return await self.send_copy(message, reason)
         return True
 
-    async def send_copy(self, message: ReceivedMessage) -> bool:
+    async def send_copy(self, message: ReceivedMessage, reason: str = "") -> bool:
         """Send a copy to the retry topic; without retries left, brokers make it a dead letter."""
         try:
-            await self._send(retry_copy(message, self._group, retries_max=self._retries_max))
+            copy = retry_copy(message, self._group, retries_max=self._retries_max, reason=reason)
+            await self._send(copy)
         except OrbitError as error:
             log.warning(
                 "copy not sent, the consumer keeps the message group=%s message=%s reason=%s",
@@ -77,7 +80,9 @@ class SendBacks:
         return True
 
 
-def retry_copy(message: ReceivedMessage, group: str, *, retries_max: int) -> Message:
+def retry_copy(
+    message: ReceivedMessage, group: str, *, retries_max: int, reason: str = ""
+) -> Message:
     """Make the message that a client sends to the retry topic of its group."""
     retries = message.reconsume_times
     properties = dict(message.properties)
@@ -92,4 +97,6 @@ def retry_copy(message: ReceivedMessage, group: str, *, retries_max: int) -> Mes
         property_names.RETRIES_MAX: str(retries_max),
         property_names.DELAY_LEVEL: str(_FIRST_DELAY_LEVEL + retries),
     }
+    if reason:
+        properties[property_names.FAILURE_REASON] = property_value(reason)
     return Message(retry_topic(group), message.body, flag=message.flag).with_reserved(properties)

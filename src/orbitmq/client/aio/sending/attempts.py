@@ -26,7 +26,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.failures import failure_of
 from orbitmq.protocol.requests.sending import USUAL_REGION
-from orbitmq.protocol.send_frames import BATCH_CODE, SEND_CODE
+from orbitmq.protocol.send_frames import ANSWER_CODE, BATCH_CODE, SEND_CODE
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.instance.client_instance import ClientInstance
@@ -204,7 +204,7 @@ class PendingSend:
             return
         try:
             connection = parts.rpc.ready(address)
-            if connection is not None and outgoing.retries is None:
+            if connection is not None and outgoing.retries is None and not outgoing.is_answer:
                 code = BATCH_CODE if outgoing.is_batch else SEND_CODE
                 self._opaque = opaque = connection.begin_call(code, left_ms, self._on_reply)
                 self._connection = connection
@@ -247,6 +247,8 @@ class PendingSend:
         status = _STATUSES.get(outcome.code)
         if status is None:
             code = BATCH_CODE if self._outgoing.is_batch else SEND_CODE
+            if self._outgoing.is_answer:
+                code = ANSWER_CODE
             self._failed(failure_of(code, outcome, self._address))
             return
         send_queue = self._send_queue
@@ -409,6 +411,7 @@ def command_of(outgoing: Outgoing, send_queue: SendQueue, born_ms: int) -> Comma
         batch=outgoing.is_batch,
         retries=outgoing.retries,
         retries_max=outgoing.retries_max,
+        answer=outgoing.is_answer,
     )
 
 

@@ -3,6 +3,8 @@
     send            awaits the result; retries at other brokers
     send_async      returns a future at once, with callbacks; has its own retry count
     send_oneway     no reply: fast, but the message may be lost
+    request         awaits the message that a consumer replies with
+    reply           replies to such a request
 
 Each takes a message or a batch. The queue is any, a given one, or one that a selector chooses.
 
@@ -22,9 +24,11 @@ from orbitmq.client.aio.instance.client_instance import INNER_PRODUCER, ClientIn
 from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.aio.sending.accumulator import Accumulator
 from orbitmq.client.aio.sending.attempts import SendRequest
+from orbitmq.client.aio.sending.requesting import Requesting, send_reply
 from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook, SendHooks
 from orbitmq.client.aio.sending.sender import Sender
 from orbitmq.client.core import namespaces
+from orbitmq.client.core.consuming.consume_results import Reply
 from orbitmq.client.core.sending.encoded_messages import EncodedMessages
 from orbitmq.client.core.sending.send_plan import SendMode
 from orbitmq.client.keywords import ProducerKeywords, options_of
@@ -36,6 +40,7 @@ from orbitmq.model.messages import Message
 from orbitmq.model.names import check_group
 
 if TYPE_CHECKING:
+    from orbitmq.client.core.consuming.received_message import ReceivedMessage
     from orbitmq.client.core.sending.queue_selectors import Selector
     from orbitmq.client.core.sending.send_results import SendResult
     from orbitmq.clock import Clock
@@ -99,6 +104,7 @@ class Producer(ClientLifecycle):
         self._owner: ClientInstance | None = None
         self._sender: Sender | None = None
         self._accumulator: Accumulator | None = None
+        self._requesting: Requesting | None = None
 
     # --- lifecycle ----------------------------------------------------------------------------
 
@@ -190,6 +196,57 @@ class Producer(ClientLifecycle):
             SendRequest(message, SendMode.ONEWAY, self._time(timeout_ms), queue, selector, argument)
         )
 
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout_ms: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        argument: Any = None,
+    ) -> ReceivedMessage:
+        """Send a message and return the reply of the consumer that gets it; arguments as for `send`.
+
+        `timeout_ms` covers the send, the consumer's work and the way back. Any number of requests
+        may be in flight.
+
+        Raises:
+            RequestTimeoutError: no reply came in time.
+            SendError: no broker acknowledged the request.
+        """
+        self._running_sender()
+        assert self._requesting is not None
+        return await self._requesting.request(
+            message,
+            timeout_ms=self._time(timeout_ms),
+            queue=queue,
+            selector=selector,
+            argument=argument,
+        )
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        reply: Reply | bytes | str,
+        *,
+        timeout_ms: float | None = None,
+    ) -> SendResult:
+        """Reply to a message that was sent with `request`; returns once the requester has it.
+
+        Raises:
+            ReplyNotDeliveredError: the requester is gone, or no longer waits.
+            SendError: no broker could be asked to deliver it.
+            MessageError: the message asks for no reply, or the reply is invalid.
+        """
+        return await send_reply(
+            self._running_sender(),
+            request,
+            reply if isinstance(reply, Reply) else Reply(reply),
+            timeout_ms=self._time(timeout_ms),
+            retries=self._options.retries,
+            clock=self._clock,
+        )
+
     async def recall(self, handle: str, *, timeout_ms: float | None = None) -> str:
         """Take back a message that is not due yet; returns its id.
 
@@ -228,7 +285,9 @@ class Producer(ClientLifecycle):
 
     def topics(self) -> Iterable[str]:
         """The topics it sends to, whose routes are kept fresh."""
-        return () if self._sender is None else self._sender.targets.topics
+        if self._sender is None or self._requesting is None:
+            return ()
+        return [*self._sender.targets.topics, *self._requesting.reply_topics]
 
     async def check_transaction(self, address: str, check: CheckTransaction, record: bytes) -> None:
         """Only log it: this producer sends no half messages, so another one must reply."""
@@ -253,6 +312,7 @@ class Producer(ClientLifecycle):
                 clock=self._clock,
             )
         sender = Sender(instance, group=self._group, options=options, hooks=self._hooks)
+        self._requesting = Requesting(instance, sender, options)
         if options.accumulate:
             self._accumulator = Accumulator(
                 self._send_accumulated,

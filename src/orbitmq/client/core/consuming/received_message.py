@@ -41,6 +41,7 @@ _TAGS: Final = property_names.TAGS.encode()
 _UNIQUE_ID: Final = property_names.UNIQUE_ID.encode()
 _KEYS: Final = property_names.KEYS.encode()
 _DELAY_LEVEL: Final = property_names.DELAY_LEVEL.encode()
+_REPLY_TO: Final = property_names.REPLY_TO_CLIENT.encode()
 _RETRY_TOPIC: Final = property_names.RETRY_TOPIC.encode()
 _NOT_OWN: Final = property_names.NOT_SENT_ON | property_names.RESERVED
 
@@ -141,6 +142,11 @@ class ReceivedMessage:
         if self._properties is None:
             self._properties = MappingProxyType(decode_properties(self._properties_bytes()))
         return self._properties
+
+    @property
+    def wants_reply(self) -> bool:
+        """Whether its producer sent it as a request, and waits for a reply."""
+        return bool(self._property(_REPLY_TO))
 
     @property
     def born_ms(self) -> int:

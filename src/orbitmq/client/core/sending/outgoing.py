@@ -64,6 +64,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     # For a retry topic: retries so far, and the most allowed.
     retries: int | None = None
     retries_max: int | None = None
+    # It answers a request, and goes to the client that waits for it.
+    is_answer: bool = False
 
 
 class MessagePreparer:
@@ -106,9 +108,14 @@ class MessagePreparer:
 
     def _prepare_one(self, message: Message) -> Outgoing:
         check_message(message, body_bytes_max=self._body_bytes_max)
-        topic = namespaces.wrap(self._namespace, message.topic)
-        check_send_topic(topic)
         reserved = message.reserved_properties
+        is_answer = (
+            bool(reserved) and reserved.get(property_names.MESSAGE_TYPE) == property_names.ANSWER
+        )
+        # The reply topic belongs to the cluster: it has no namespace.
+        namespace = "" if is_answer else self._namespace
+        topic = namespaces.wrap(namespace, message.topic)
+        check_send_topic(topic)
         message_id = reserved.get(property_names.UNIQUE_ID) or self._unique_ids.make()
         properties = _properties(message, message_id) + self._shared_properties
         body, system_flag = self._compressed(message.body)
@@ -128,6 +135,7 @@ class MessagePreparer:
             message_id,
             retries=retries,
             retries_max=retries_max,
+            is_answer=is_answer,
         )
 
     def _prepare_batch(self, messages: Sequence[Message]) -> Outgoing:

@@ -20,6 +20,7 @@ from orbitmq.errors import (
     OrbitError,
     ProtocolError,
     RemoteError,
+    ReplyNotDeliveredError,
     SendError,
     SendRefusedError,
     SendTimeoutError,
@@ -103,7 +104,7 @@ def is_retried(error: Exception) -> bool:
 def is_broker_fault(error: Exception) -> bool:
     """Whether the broker should be avoided for a while."""
     if isinstance(error, RemoteError):
-        return error.code in _UNWELL_CODES
+        return error.code in _UNWELL_CODES and not isinstance(error, ReplyNotDeliveredError)
     return isinstance(error, TransportError) and not isinstance(error, TooManyCallsError)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.client.aio.instance.pending_answers import PendingAnswers, PushedAnswer
+from orbitmq.client.aio.instance.pending_answers import PendingAnswers
+from orbitmq.client.core.request_reply import received_reply
 from orbitmq.errors import StateError
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.answers import PushAnswer
 
-ANSWER = PushedAnswer(
+ANSWER = received_reply(
     PushAnswer(
         producer_group="g",
         topic="T",
@@ -37,8 +38,9 @@ async def test_an_answer_reaches_its_waiter() -> None:
     assert (await second).body == b"yes"
     assert not first.done()
     assert len(answers) == 1
-    answers.forget_all()
-    assert first.cancelled()
+    answers.fail_all()
+    with pytest.raises(StateError, match="stopped before the reply to 1 arrived"):
+        await first
 
 
 async def test_an_answer_that_nobody_waits_for_is_not_delivered() -> None:

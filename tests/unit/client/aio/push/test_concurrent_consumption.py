@@ -31,16 +31,18 @@ class Post:
         self.takes = True
         self.error: Exception | None = None
         self.taken: list[tuple[int, int]] = []
+        self.reasons: list[str] = []
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
+    async def send_back(self, message: ReceivedMessage, delay_level: int, reason: str = "") -> bool:
         if self.error is not None:
             raise self.error
         if self.takes:
             self.taken.append((message.queue_offset, delay_level))
+            self.reasons.append(reason)
         return self.takes
 
-    async def send_copy(self, message: ReceivedMessage) -> bool:
-        raise AssertionError(f"nobody asks for a copy of {message!r}")
+    async def send_copy(self, message: ReceivedMessage, reason: str = "") -> bool:
+        raise AssertionError(f"nobody asks for a copy of {message!r} {reason}")
 
 
 class Consumer:

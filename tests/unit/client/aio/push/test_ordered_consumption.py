@@ -12,7 +12,7 @@ import pytest
 from orbitmq.client.aio.push.listeners import listener_of
 from orbitmq.client.aio.push.ordered_consumption import OrderedConsumption
 from orbitmq.client.aio.push.push_member import listener_pool
-from orbitmq.client.core.consuming.consume_results import SUSPEND, Suspend
+from orbitmq.client.core.consuming.consume_results import DEAD_LETTER, SUSPEND, Reject, Suspend
 from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
 from orbitmq.client.core.consuming.inflight_window import LOCK_LIFE_MS, InflightWindow
 from orbitmq.client.core.consuming.offset_ledger import OffsetLedger
@@ -32,17 +32,24 @@ class Post:
         # How often messages are not taken, by offset.
         self.refuses: dict[int, int] = {}
         self.taken: list[int] = []
+        self.reasons: list[str] = []
+        self.rejected: list[tuple[int, str]] = []
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int) -> bool:
-        raise AssertionError(f"{message!r} would lose its place {delay_level}")
+    async def send_back(self, message: ReceivedMessage, delay_level: int, reason: str = "") -> bool:
+        # Anything but a dead letter would lose its place.
+        assert delay_level == DEAD_LETTER
+        if self.takes:
+            self.rejected.append((message.queue_offset, reason))
+        return self.takes
 
-    async def send_copy(self, message: ReceivedMessage) -> bool:
+    async def send_copy(self, message: ReceivedMessage, reason: str = "") -> bool:
         refusals = self.refuses.get(message.queue_offset, 0)
         if refusals:
             self.refuses[message.queue_offset] = refusals - 1
         takes = self.takes and not refusals
         if takes:
             self.taken.append(message.queue_offset)
+            self.reasons.append(reason)
         return takes
 
 
@@ -379,3 +386,26 @@ async def test_stopping_commits_what_ends_in_time_and_starts_no_more(
 
     assert (listener.seen, consumer.committable) == ([0, 1, 2], 3)
     assert caplog.text == ""
+
+
+async def test_rejected_messages_leave_the_queue_and_others_follow() -> None:
+    seen: list[int] = []
+
+    async def listen(messages: list[ReceivedMessage]) -> Reject | None:
+        seen.append(messages[0].queue_offset)
+        return Reject("bad") if messages[0].queue_offset == 1 else None
+
+    consumer = Consumer(listen)
+    consumer.post.takes = False
+    consumer.take(0, 3)
+    await settle()
+
+    # No broker took it: it keeps its place, and is tried again after a pause.
+    assert (seen, consumer.committable) == ([0, 1], 1)
+    consumer.post.takes = True
+    await consumer.clock.advance(SUSPEND_MS)
+    await settle()
+
+    assert (seen, consumer.committable) == ([0, 1, 1, 2], 3)
+    assert consumer.post.rejected == [(1, "bad")]
+    await consumer.consumption.stop(0)

@@ -33,6 +33,7 @@ public final class Driver {
         scenarios.put("ping", args -> Map.of("java", System.getProperty("java.version")));
         Producing.register(scenarios);
         Transacting.register(scenarios);
+        Requesting.register(scenarios);
         Consuming.register(scenarios);
         Consumers.register(scenarios);
         Loading.register(scenarios);

@@ -1,0 +1,75 @@
+"""Reads the dead letters of consumer groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from orbitmq.client.core.dead_letters import DeadLetter
+from orbitmq.errors import RouteNotFoundError
+from orbitmq.model.names import DEAD_LETTER_PREFIX, dead_letter_topic
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from orbitmq.client.aio.admin.messages import Messages
+    from orbitmq.client.aio.admin.topics import Topics
+
+_END_OF_TIME_MS: Final = 2**62
+
+
+class DeadLetterCount(NamedTuple):
+    """How many dead letters a group has, and when the newest was stored."""
+
+    group: str
+    letters: int
+    newest_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class DeadLetters:
+    """Finds messages that groups gave up on."""
+
+    _topics: Topics
+    _messages: Messages
+
+    async def counts(self) -> list[DeadLetterCount]:
+        """Return how many dead letters each group has; groups without any are left out."""
+        counts: list[DeadLetterCount] = []
+        for topic in await self._topics.names():
+            if topic.startswith(DEAD_LETTER_PREFIX):
+                bounds = (await self._topics.bounds(topic)).values()
+                count = sum(queue.max_offset - queue.min_offset for queue in bounds)
+                if count:
+                    newest_ms = max(queue.last_update_ms for queue in bounds)
+                    group = topic.removeprefix(DEAD_LETTER_PREFIX)
+                    counts.append(DeadLetterCount(group, count, newest_ms))
+        return counts
+
+    async def find(
+        self,
+        group: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = _END_OF_TIME_MS,
+        key: str = "",
+        cause: str = "",
+    ) -> AsyncIterator[DeadLetter]:
+        """Yield the dead letters of a group, queue by queue, oldest first.
+
+        Args:
+            group: the consumer group.
+            begin_ms: only those that became dead letters at this time or later.
+            end_ms: only those that became dead letters at this time or before.
+            key: only those with this key or id.
+            cause: only those whose cause contains this text, in any case.
+        """
+        try:
+            between = self._messages.between(dead_letter_topic(group), begin_ms, end_ms)
+            async for message in between:
+                letter = DeadLetter(message)
+                if letter.matches(key=key, cause=cause):
+                    yield letter
+        except RouteNotFoundError:
+            # The topic is made with the first dead letter.
+            return
