@@ -156,6 +156,7 @@ class BrokerConfig:
         low=0,
         high=24 * _HOUR_MS,
         live=True,
+        guarded="give up transactions early",
         java="transactionTimeOut",
         doc="How long a transaction is open before a producer of its group is asked how it ended, "
         "unless the producer set a time of its own.",
@@ -165,6 +166,7 @@ class BrokerConfig:
         low=1,
         high=10_000,
         live=True,
+        guarded="give up transactions early",
         java="transactionCheckMax",
         doc="How often producers are asked how a transaction ended; then its message is moved to "
         "TRANS_CHECK_MAX_TIME_TOPIC.",

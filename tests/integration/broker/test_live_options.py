@@ -102,6 +102,7 @@ def test_what_anybody_may_change_deletes_nothing_and_can_be_undone() -> None:
         "returnOrderTopicConfigToBroker",
         "shortPollingTimeMills",
         "slaveReadEnable",
+        "storeReplyMessageEnable",
         "supportActingMaster",
         "waitSecondsForService",
     }

@@ -64,6 +64,7 @@ class HalfQueue:
         self._unmarked: list[int] = []
         # Until the store is read, nothing may be deleted.
         self._needed_from = PhysicalOffset(0)
+        self._needs_nothing = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -98,6 +99,9 @@ class HalfQueue:
                 f"{len(self._open)} transactions are open, the limit of this broker",
                 hint="end them, or see who does not: orbitmq transaction list",
             )
+        if self._needs_nothing:
+            self._needed_from = self._store.log_end
+            self._needs_nothing = False
         receipt = self._store.append(draft)
         self._add(
             Half(
@@ -185,6 +189,7 @@ class HalfQueue:
         if lowest is None:
             halves = int(self._store.end_of(HALF_TOPIC, QUEUE_ID, committed=False))
             self._needed_from = self._store.log_end
+            self._needs_nothing = True
         else:
             halves, self._needed_from = lowest.offset, PhysicalOffset(lowest.physical_offset)
         while self._marks and self._marks[0] < halves:
@@ -193,8 +198,13 @@ class HalfQueue:
         return Progress(halves, self._marks_start)
 
     def needed_from(self) -> PhysicalOffset:
-        """The log is needed from here on; a value that is too low only keeps more of it."""
-        return self._needed_from
+        """The log is needed from here on; from any thread.
+
+        A value that is too low only keeps more of it.
+        """
+        # Read first: a half that is prepared after it lies above it.
+        log_end = self._store.log_end
+        return log_end if self._needs_nothing else self._needed_from
 
     # --- inside -------------------------------------------------------------------------------
 
