@@ -17,6 +17,7 @@ from orbitmq.broker.exactly_once.query_states import (
     QUERIES_MAX,
     STATES_BYTES_MAX,
 )
+from orbitmq.broker.filter_servers import ADDRESS_LENGTH_MAX, SILENCE_MS_MAX
 from orbitmq.broker.groups import committed_offsets
 from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX
 from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
@@ -33,13 +34,14 @@ from orbitmq.broker.topics.topic_table import (
 from orbitmq.broker.transactions.half_queue import OPEN_MAX
 from orbitmq.broker.transactions.open_transactions import PAGE_MAX as PAGE_MAX_TRANSACTIONS
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
-from orbitmq.nameserver.broker_registry import FILTER_SERVERS_MAX, NAME_LENGTH_MAX
+from orbitmq.nameserver.broker_registry import NAME_LENGTH_MAX
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.route_view import CACHED_BYTES_MAX
 from orbitmq.protocol.body_limits import BODY_BYTES_MAX, body_bytes_max
 from orbitmq.protocol.codes import RequestCode, Role
 from orbitmq.protocol.frame import FIELDS_MAX, HEADER_BYTES_MAX
 from orbitmq.protocol.plain_sends import BATCH_MESSAGES_MAX
+from orbitmq.protocol.requests.filter_servers import FILTER_SERVERS_MAX
 from orbitmq.settings import describe
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.reading.bodiless_reading import READ_FACTOR
@@ -308,6 +310,12 @@ COSTS = (
         f"{_option('batchWriteHoursMax')} hours",
     ),
     Cost((_CODE.LIST_QUERIES,), f"{PAGE_MAX:,} queries in a reply", NOTHING),
+    Cost(
+        (_CODE.REGISTER_FILTER_SERVER,),
+        f"an address of at most {ADDRESS_LENGTH_MAX} characters",
+        f"a filter server, of {FILTER_SERVERS_MAX}, until its connection closes or "
+        f"{SILENCE_MS_MAX // 1000} s pass without another such request",
+    ),
     Cost(
         (_CODE.REGISTER_BROKER, _CODE.QUERY_DATA_VERSION, _CODE.BROKER_HEARTBEAT),
         "the topics of a broker, as many as fit a frame, names of at most "

@@ -18,6 +18,7 @@ from orbitmq.broker.delivery.long_polls import LongPolls
 from orbitmq.broker.delivery.pulls import Pulls
 from orbitmq.broker.delivery.rounds import Rounds
 from orbitmq.broker.exactly_once.assembly import ExactlyOnce
+from orbitmq.broker.filter_servers import SCAN_INTERVAL_MS, FilterServers
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.lock_file import LockFile
@@ -26,6 +27,7 @@ from orbitmq.broker.groups.queue_locks import QueueLocks
 from orbitmq.broker.handlers.answers import AnswerRequests
 from orbitmq.broker.handlers.clients import ClientListener, ClientRequests
 from orbitmq.broker.handlers.committed_offsets import CommittedOffsetRequests
+from orbitmq.broker.handlers.filter_servers import FilterServerRequests
 from orbitmq.broker.handlers.groups import GroupRequests
 from orbitmq.broker.handlers.locks import LockRequests
 from orbitmq.broker.handlers.maintenance import MaintenanceRequests
@@ -448,9 +450,13 @@ class Broker:
             identity=self._identity,
             topics=lambda: (self.topics.topics, self.topics.data_version),
             permission=lambda: self._config().permission,
+            filter_servers=lambda: self.filter_servers.addresses,
             interval_ms=config.register_interval_ms,
             timeout_ms=config.register_timeout_ms,
             clock=self._clock,
+        )
+        self.filter_servers = FilterServers(
+            clock=self._clock, on_change=self.registration.filter_servers_changed
         )
         self.topics.listen(self._topics_changed)
         self._settings.on_change(self._options_changed)
@@ -586,6 +592,7 @@ class Broker:
                 puts_per_second=self.samples.puts_per_second,
             ),
             GroupRequests(groups=self.groups, offsets=self.offsets),
+            FilterServerRequests(config=self._config, filter_servers=self.filter_servers),
             RelayRequests(
                 broker_name=self._name,
                 store=self.store,
@@ -617,7 +624,7 @@ class Broker:
             broker_properties=self._broker_properties,
             clock=self._clock,
         )
-        listener = ClientListener(clients)
+        listener = ClientListener(clients, self.filter_servers)
         self._servers = [
             RpcServer(
                 handlers,
@@ -638,6 +645,7 @@ class Broker:
         self._periodics = [
             Periodic("long polls", _EXPIRY_INTERVAL_MS, self._long_polls.expire, self._clock),
             Periodic("clients", config.member_scan_interval_ms, clients.expire, self._clock),
+            Periodic("filter servers", SCAN_INTERVAL_MS, self.filter_servers.expire, self._clock),
             Periodic("offsets", config.offsets_flush_interval_ms, self.offsets.save, self._clock),
             Periodic("topics", config.offsets_flush_interval_ms, self.topics.save, self._clock),
             Periodic("groups", config.offsets_flush_interval_ms, self.groups.save, self._clock),

@@ -48,7 +48,7 @@ _READ_AND_WRITE: Final = Permission.READ | Permission.WRITE
 class Registration:
     """Keeps the name servers up to date."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # by name
         self,
         *,
         rpc: RpcClient,
@@ -56,6 +56,7 @@ class Registration:
         identity: Callable[[], RegisterBroker],
         topics: Callable[[], tuple[Mapping[str, TopicConfig], DataVersion]],
         permission: Callable[[], int],
+        filter_servers: Callable[[], list[str]],
         interval_ms: int,
         timeout_ms: int,
         clock: Clock,
@@ -65,6 +66,7 @@ class Registration:
         self._identity = identity
         self._topics = topics
         self._permission = permission
+        self._filter_servers = filter_servers
         self._timeout_ms = timeout_ms
         self._clock = clock
         self._periodics = [
@@ -74,6 +76,7 @@ class Registration:
         self._changes = OwnedTasks()
         # Changed topics that are not reported yet; one task reports them.
         self._changed: dict[str, TopicConfig] = {}
+        self._filter_servers_changed = False
         # Set while there is nothing to report.
         self._reported = asyncio.Event()
         self._reported.set()
@@ -140,14 +143,23 @@ class Registration:
         whole table soon, and is not retried for every change.
         """
         self._changed.update((topic.name, topic) for topic in topics)
-        if self._reported.is_set():
+        self._start_report()
+
+    def filter_servers_changed(self) -> None:
+        """Report the filter servers, without waiting for the replies."""
+        self._filter_servers_changed = True
+        self._start_report()
+
+    def _start_report(self) -> None:
+        if self._reported.is_set() and not self._is_leaving:
             self._reported.clear()
-            self._changes.start(self._report_changes(), name="registration of changed topics")
+            self._changes.start(self._report_changes(), name="registration of changes")
 
     async def _report_changes(self) -> None:
         try:
-            while self._changed:
+            while self._changed or self._filter_servers_changed:
                 changed, self._changed = self._changed, {}
+                self._filter_servers_changed = False
                 _, version = self._topics()
                 await self._report(self._reached(), changed, version)
         finally:
@@ -189,7 +201,9 @@ class Registration:
     ) -> None:
         if not addresses or self._is_leaving:
             return
-        body = encode_register_body(self._with_broker_permission(topics), version)
+        body = encode_register_body(
+            self._with_broker_permission(topics), version, filter_servers=self._filter_servers()
+        )
         header = replace(self._identity(), body_crc=zlib.crc32(body) & _CRC_MASK)
         await asyncio.gather(*(self._register(address, header, body) for address in addresses))
 

@@ -27,12 +27,12 @@ from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
 from orbitmq.nameserver.missing_brokers import MissingBrokers
 from orbitmq.nameserver.topic_queues import TopicQueues
+from orbitmq.protocol.requests.filter_servers import FILTER_SERVERS_MAX
 
 log = logging.getLogger(__name__)
 
 NAME_LENGTH_MAX: Final = 255
 # Of one broker.
-FILTER_SERVERS_MAX: Final = 100
 
 
 class BrokerConnection(Protocol):

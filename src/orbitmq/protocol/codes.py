@@ -18,6 +18,7 @@ class Role(Flag):
     NAME_SERVER = auto()
     CLIENT = auto()
     CONTROLLER = auto()
+    FILTER_SERVER = auto()
 
 
 NOBODY: Final = Role(0)
@@ -44,7 +45,12 @@ class RequestCode(IntEnum):
 
     # to the broker: messages
     SEND_MESSAGE = 10, Role.BROKER, Role.BROKER, "send a message, long field names"
-    PULL_MESSAGE = 11, Role.BROKER, Role.BROKER, "read messages of a queue, with long polling"
+    PULL_MESSAGE = (
+        11,
+        Role.BROKER | Role.FILTER_SERVER,
+        Role.BROKER | Role.FILTER_SERVER,
+        "read messages of a queue, with long polling",
+    )
     QUERY_MESSAGE = 12, Role.BROKER, Role.BROKER, "find messages by key"
     QUERY_BROKER_OFFSET = 13, Role.BROKER, NOBODY, "unused"
     QUERY_CONSUMER_OFFSET = 14, Role.BROKER, Role.BROKER, "committed offset of a group"
@@ -158,8 +164,13 @@ class RequestCode(IntEnum):
         "create or change many consumer groups",
     )
     QUERY_TOPIC_CONSUME_BY_WHO = 300, Role.BROKER, Role.BROKER, "groups that consume a topic"
-    REGISTER_FILTER_SERVER = 301, Role.BROKER, NOBODY, "filter servers of RocketMQ 3"
-    REGISTER_MESSAGE_FILTER_CLASS = 302, Role.BROKER, NOBODY, "filter servers of RocketMQ 3"
+    REGISTER_FILTER_SERVER = 301, Role.BROKER, Role.BROKER, "a filter server is alive"
+    REGISTER_MESSAGE_FILTER_CLASS = (
+        302,
+        Role.FILTER_SERVER,
+        Role.FILTER_SERVER,
+        "the filter class of a group; its source is never run",
+    )
     QUERY_CONSUME_TIME_SPAN = 303, Role.BROKER, Role.BROKER, "how old the unconsumed messages are"
     GET_SYSTEM_TOPIC_LIST_FROM_NS = (
         304,

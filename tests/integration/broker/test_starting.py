@@ -188,9 +188,11 @@ async def test_many_new_topics_need_few_reports(
 ) -> None:
     sizes: list[int] = []
 
-    def count(topics: Mapping[str, TopicConfig], version: DataVersion) -> bytes:
+    def count(
+        topics: Mapping[str, TopicConfig], version: DataVersion, *, filter_servers: list[str]
+    ) -> bytes:
         sizes.append(len(topics))
-        return encode_register_body(topics, version)
+        return encode_register_body(topics, version, filter_servers=filter_servers)
 
     async with name_server(tmp_path) as up:
         addresses = f"127.0.0.1:1;127.0.0.1:{up.port}"

@@ -55,6 +55,7 @@ _THREAD_SLICE_MS: Final = 20.0
 # Perf: on Python 3.11 reading an enum member takes 0.1 µs, a module's name 0.01 µs.
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
+_CLASS_FILTER: Final = int(PullFlag.CLASS_FILTER)
 _FOUND: Final = ReadStatus.FOUND
 _CODES: Final = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
@@ -250,6 +251,8 @@ class Pulls:
         )
 
     def _filter(self, connection: Connection, asked: PullMessages, group: GroupConfig) -> Filter:
+        if asked.system_flag & _CLASS_FILTER:
+            raise _filtered_elsewhere(asked.consumer_group, asked.topic)
         if asked.system_flag & _SUBSCRIPTION:
             self.members.check_pull(connection, asked.consumer_group)
             expression, expression_type = asked.expression or "", asked.expression_type or ""
@@ -261,6 +264,8 @@ class Pulls:
                 version=asked.subscription_version,
                 allows_broadcast=group.allows_broadcast,
             )
+            if subscription.class_filter:
+                raise _filtered_elsewhere(asked.consumer_group, asked.topic)
             expression, expression_type = subscription.expression, subscription.expression_type
         if (
             len(expression) > _SHORT_EXPRESSION
@@ -447,6 +452,15 @@ def _code(pull: Pull, read: Read) -> ResponseCode:
 def _forbidden(by: PullForbidden, message: str) -> RequestRefusedError:
     return RequestRefusedError(
         ResponseCode.NO_PERMISSION, message, fields={"forbiddenType": str(int(by))}
+    )
+
+
+def _filtered_elsewhere(group: str, topic: str) -> RequestRefusedError:
+    # RocketMQ's broker would send every message, as if there were no filter.
+    return RequestRefusedError(
+        ResponseCode.SYSTEM_ERROR,
+        f"group {group!r} filters topic {topic!r} by a class, which only filter servers do",
+        hint="pull from a filter server of the topic's route; orbitmq filterserver runs one",
     )
 
 

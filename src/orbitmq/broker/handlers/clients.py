@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.filter_servers import FilterServers
     from orbitmq.broker.groups.consuming_group import ConnectedClient
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Departure, GroupChange, Members
@@ -270,9 +271,10 @@ def _client_connection(client: ConnectedClient) -> ClientConnection:
 
 @dataclass(slots=True, eq=False)
 class ClientListener:
-    """Tells the client handler when connections close."""
+    """Tells those that keep something for a connection when it closes."""
 
     clients: ClientRequests
+    filter_servers: FilterServers
 
     def on_open(self, connection: Connection) -> None:
         """Do nothing: a connection is unknown until its first heartbeat."""
@@ -281,5 +283,6 @@ class ClientListener:
         """Do nothing: the server is about to close the connection."""
 
     def on_close(self, connection: Connection, _error: Exception | None) -> None:
-        """Remove the client from its groups."""
+        """Remove the client from its groups, or the filter server."""
         self.clients.connection_lost(connection)
+        self.filter_servers.connection_lost(connection)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -142,14 +142,18 @@ def decode_register_body(body: bytes, *, compressed: bool, version: int) -> Regi
 
 
 def encode_register_body(
-    topics: Mapping[str, TopicConfig], data_version: DataVersion, *, compressed: bool = False
+    topics: Mapping[str, TopicConfig],
+    data_version: DataVersion,
+    *,
+    filter_servers: Sequence[str] = (),
+    compressed: bool = False,
 ) -> bytes:
     """Write the register body of a broker, for servers of any version."""
     if compressed:
-        return zlib.compress(_encode_pieces(topics, data_version))
+        return zlib.compress(_encode_pieces(topics, data_version, filter_servers))
     return java_json.encode(
         {
-            "filterServerList": [],
+            "filterServerList": list(filter_servers),
             "topicConfigSerializeWrapper": {
                 "dataVersion": data_version,
                 "mappingDataVersion": DataVersion(),
@@ -174,7 +178,9 @@ def _unpack(body: bytes) -> bytes:
     return pieces
 
 
-def _encode_pieces(topics: Mapping[str, TopicConfig], data_version: DataVersion) -> bytes:
+def _encode_pieces(
+    topics: Mapping[str, TopicConfig], data_version: DataVersion, filter_servers: Sequence[str]
+) -> bytes:
     pieces = bytearray(_piece(java_json.encode(data_version)))
     pieces += _LENGTH.pack(len(topics))
     for topic in topics.values():
@@ -183,7 +189,7 @@ def _encode_pieces(topics: Mapping[str, TopicConfig], data_version: DataVersion)
             f"{topic.name} {topic.read_queues} {topic.write_queues} {topic.permission}"
             f" {topic.filter_type} {attributes}".encode()
         )
-    pieces += _piece(b"[]")
+    pieces += _piece(java_json.encode(list(filter_servers)))
     pieces += _LENGTH.pack(0)
     return bytes(pieces)
 

@@ -20,6 +20,7 @@ from orbitmq.protocol.requests import (
     answers,
     clients,
     configuration,
+    filter_servers,
     groups,
     key_values,
     locking,
@@ -617,6 +618,25 @@ STATISTICS = [
         315,
         statistics.GetCounter(name="TOPIC_PUT_NUMS", key="T"),
         "statsName=TOPIC_PUT_NUMS statsKey=T",
+    ),
+    row(
+        301,
+        filter_servers.RegisterFilterServer(address="10.0.0.1:30000"),
+        "filterServerAddr=10.0.0.1:30000",
+    ),
+    row(
+        REPLY,
+        filter_servers.RegisterFilterServerReply(
+            filter_server_id=Long(7), broker_name="a", broker_id=Long(0)
+        ),
+        "filterServerId=7 brokerName=a brokerId=0",
+    ),
+    row(
+        302,
+        filter_servers.RegisterFilterClass(
+            consumer_group="g", topic="T", class_name="shop.Paid", class_crc=17
+        ),
+        "consumerGroup=g topic=T className=shop.Paid classCRC=17",
     ),
     row(303, statistics.GetTimeSpans(topic="T", group="g"), "topic=T group=g"),
     row(343, statistics.ListConsumedTopics(group="g"), "group=g"),
