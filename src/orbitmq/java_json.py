@@ -67,14 +67,18 @@ class EnumName(str):
     NAMES: ClassVar[tuple[str, ...]]
 
 
-def decode(text: bytes, shape: type[T]) -> T:
-    """Read one JSON document of either dialect into `shape`; unknown members are ignored."""
+def decode(text: bytes, shape: type[T], *, tolerated_bytes_max: int = TOLERATED_BYTES_MAX) -> T:
+    """Read one JSON document of either dialect into `shape`; unknown members are ignored.
+
+    A longer document than `tolerated_bytes_max` must be standard JSON that fits the shape.
+    """
     # Perf: the fastest reader comes first, and nearly every document needs only that.
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_standard(text, shape)
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_standard(_with_quoted_keys(text), shape)
-    return _decode_standard(to_standard(text), shape)
+        return _decode_standard(text, shape, tolerated_bytes_max)
+    if len(text) <= tolerated_bytes_max:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            return _decode_standard(_with_quoted_keys(text), shape, tolerated_bytes_max)
+    return _decode_standard(to_standard(text), shape, tolerated_bytes_max)
 
 
 def encode(value: object, dialect: Dialect = Dialect.FASTJSON) -> bytes:
@@ -95,12 +99,12 @@ def to_standard(text: bytes) -> bytes:
     return _Translation(text.decode("utf-8-sig", errors="replace")).run().encode()
 
 
-def _decode_standard(text: bytes, shape: type[T]) -> T:
+def _decode_standard(text: bytes, shape: type[T], tolerated_bytes_max: int) -> T:
     """Read standard JSON; text that is not JSON raises other errors than ProtocolError."""
     try:
         return msgspec.json.decode(text, type=shape, dec_hook=_read_own_shape)
     except msgspec.ValidationError as error:
-        if len(text) > TOLERATED_BYTES_MAX:
+        if len(text) > tolerated_bytes_max:
             raise _misshapen(text, error) from error
         return _decode_tolerantly(text, shape, error)
     except RecursionError as error:

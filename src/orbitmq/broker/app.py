@@ -23,6 +23,7 @@ from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.lock_file import LockFile
 from orbitmq.broker.groups.members import Members
+from orbitmq.broker.groups.notices import MemberNotices
 from orbitmq.broker.groups.queue_locks import QueueLocks
 from orbitmq.broker.handlers.answers import AnswerRequests
 from orbitmq.broker.handlers.clients import ClientListener, ClientRequests
@@ -188,6 +189,7 @@ class Broker:
             bytes_max=config.members_bytes_max,
         )
         self.locks = QueueLocks(clock=self._clock)
+        self._notices = MemberNotices(config=self._config, groups=self.groups)
         self._lock_file = LockFile(
             settings.of(StoreConfig).root.expanduser() / OWN_FOLDER, self.locks, modes
         )
@@ -353,6 +355,7 @@ class Broker:
             groups=self.groups,
             members=self.members,
             locks=self.locks,
+            notices=self._notices,
             clock=self._clock,
         )
         handlers: dict[int, Handler] = {}
@@ -579,6 +582,7 @@ class Broker:
                 groups=self.groups,
                 members=self.members,
                 locks=self.locks,
+                notices=self._notices,
                 file=self._lock_file,
             ),
             TopicRequests(

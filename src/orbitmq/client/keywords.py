@@ -94,6 +94,7 @@ class PushKeywords(MemberKeywords, total=False):
     stall_warning_ms: int
     max_reconsume_times: int
     suspend_current_queue_ms: int
+    lock_trust_ms: int
     await_termination_ms: int
     pull_batch_size: int
     pull_batch_bytes: int

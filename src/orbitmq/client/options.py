@@ -358,6 +358,14 @@ class PushOptions(MemberOptions):
         java="suspendCurrentQueueTimeMillis",
         doc="How long an ordered queue pauses after a failure.",
     )
+    lock_trust_ms: int = option(
+        10_000,
+        low=1_000,
+        high=30_000,
+        doc="How long ordered consumption continues without a renewal of a queue's lock. Renewals "
+        "are three times as frequent. After a consumer was killed, a broker of ours gives its "
+        "queues to others after this time and 5 s. RocketMQ's is 30 s.",
+    )
     await_termination_ms: int = option(
         10_000,
         low=0,

@@ -77,6 +77,100 @@ async def test_locks_end_with_leaving_and_35_seconds_after_a_lost_connection(sit
     assert await lock(third, "c3") == [0, 1, 2]
 
 
+async def members(site: Site) -> tuple[Peer, Peer, Peer]:
+    """Three members of a group, each of which knows of the others."""
+    first, second, third = [await site.connect() for _ in range(3)]
+    await first.make_topic("T")
+    for number, peer in enumerate((first, second, third), 1):
+        await peer.heartbeat(f"c{number}")
+    await until(lambda: [len(one.told) for one in (first, second, third)] == [3, 2, 1])
+    for peer in (first, second, third):
+        peer.told.clear()
+    return first, second, third
+
+
+async def test_a_member_that_was_refused_a_lock_is_told_when_one_is_released(site: Site) -> None:
+    first, second, third = await members(site)
+    await lock(first, "c1")
+    assert await lock(second, "c2", QUEUES[:1]) == []
+
+    await unlock(first, "c1", QUEUES[:1])
+    await until(lambda: second.told == ["g"])
+    await unlock(first, "c1", QUEUES[1:2])
+    assert await lock(second, "c2") == [0, 1]
+    await unlock(first, "c1", QUEUES[2:])
+    await until(lambda: second.told == ["g", "g"])
+
+    # Nobody else waited, and once it has got what it wants nobody does.
+    assert await lock(second, "c2") == [0, 1, 2]
+    await unlock(second, "c2", QUEUES)
+    assert await lock(third, "c3") == [0, 1, 2]
+    assert (first.told, second.told, third.told) == ([], ["g", "g"], [])
+
+
+async def test_a_release_that_released_nothing_is_told_to_nobody(site: Site) -> None:
+    first, second, _ = await members(site)
+    await lock(first, "c1")
+    await lock(second, "c2")
+
+    await unlock(second, "c2", QUEUES)
+    await unlock(first, "c1", [queue(3), queue(0, topic="NoSuch")])
+
+    assert await lock(second, "c2") == []
+    assert second.told == []
+
+
+async def test_members_that_wait_are_told_when_a_lock_expires(site: Site) -> None:
+    first, second, _ = await members(site)
+    await lock(first, "c1")
+    await first.rpc.stop()
+    await until(lambda: second.told == ["g"])
+    assert await lock(second, "c2") == []
+
+    await site.advance_until(lambda: second.told == ["g", "g"], step_ms=1_000)
+
+    assert await lock(second, "c2") == [0, 1, 2]
+
+
+async def test_a_client_that_leaves_a_listener_at_work_keeps_its_locks_until_they_expire(
+    site: Site,
+) -> None:
+    first, second, _ = await members(site)
+    await lock(first, "c1")
+    await first.ask(UnregisterClient(client_id="c1", consumer_group="g", keeps_locks=True))
+    await until(lambda: second.told == ["g"])
+
+    assert await lock(second, "c2") == []
+    await site.clock.advance(34_000)
+    assert await lock(second, "c2") == []
+    await site.clock.advance(1_100)
+    assert await lock(second, "c2") == [0, 1, 2]
+
+
+async def test_a_lost_client_holds_its_locks_for_as_long_as_it_trusts_them(site: Site) -> None:
+    first, second, _ = await members(site)
+    asked = QueuesToLock(client_id="c1", consumer_group="g", queues=QUEUES, trust_ms=10_000)
+    await first.ask(LockQueues(), java_json.encode(asked))
+    await first.rpc.stop()
+    await until(lambda: second.told == ["g"])
+
+    await site.clock.advance(14_000)
+    assert await lock(second, "c2") == []
+    await site.clock.advance(1_100)
+    assert await lock(second, "c2") == [0, 1, 2]
+
+
+async def test_a_long_list_of_queues_must_be_standard_json(peer: Peer) -> None:
+    await peer.make_topic("T")
+    await peer.heartbeat("c1")
+    body = b'{"clientId":"c1","consumerGroup":"g","mqSet":[' + b"{1:2}," * 20_000 + b"]}"
+
+    for header in (LockQueues(), UnlockQueues()):
+        reply = await peer.ask(header, body)
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert "not standard" in reply.remark
+
+
 async def test_a_lock_is_renewed_before_the_first_heartbeat_after_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path, ManualClock()) as site:
         peer = await site.connect()

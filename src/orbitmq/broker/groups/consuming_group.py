@@ -68,6 +68,8 @@ class Member:
     subscribed: Subscribed | None = None
     differs: bool = False
     is_excluded: bool = False
+    # Whether it was refused a lock, and has not been told since that one was released.
+    waits_for_lock: bool = False
 
 
 class ConsumingGroup:
@@ -147,6 +149,19 @@ class ConsumingGroup:
         log.info("consumer left group=%s client=%s", self.name, member.client.client_id)
         self._compare_members()
         return True
+
+    def note_lock_wait(self, connection: Connection) -> None:
+        """Record that a member was refused a lock."""
+        member = self.members.get(connection)
+        if member is not None:
+            member.waits_for_lock = True
+
+    def take_lock_waiters(self) -> tuple[Connection, ...]:
+        """Return the members that wait for a lock; they wait no longer until refused again."""
+        waiting = [member for member in self.members.values() if member.waits_for_lock]
+        for member in waiting:
+            member.waits_for_lock = False
+        return tuple(member.client.connection for member in waiting)
 
     def _compare_members(self) -> bool:
         """Mark members that differ from the norm; returns whether the member list changed."""

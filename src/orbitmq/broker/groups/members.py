@@ -148,6 +148,11 @@ class Members:
         connected = self._by_id.get(client_id)
         return next(reversed(connected.values())) if connected else None
 
+    def take_lock_waiters(self, group: str) -> GroupChange:
+        """The members of a group to notify that a queue was unlocked: those that wait for one."""
+        found = self._groups.get(group)
+        return GroupChange(group, found.take_lock_waiters() if found else ())
+
     def groups_of_topic(self, topic: str) -> list[str]:
         """The groups whose members subscribe to a topic."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]

@@ -1,8 +1,10 @@
 """Locks on queues, for groups that consume in order: one client per queue.
 
-A lock ends at once when its client releases it or leaves the group. Otherwise it ends 60 s after it
-was last taken or renewed, or 35 s after its client's connection was lost, whichever comes first: a
-Java client trusts a lock for 30 s without the broker, so until then it may still consume.
+A lock ends at once when its client releases it, or leaves the group and says nothing else. Otherwise
+it ends 60 s after it was last taken or renewed, or 5 s after its client stops to trust it, counted
+from the loss of the client's connection, whichever comes first. Until then the client, or a listener
+of it, may still be at work: nobody can tell a killed client from a cut connection. A Java client
+trusts a lock for 30 s without the broker; ours say how long.
 
 Threads: the event loop's.
 Crash: `lock_file` keeps the owners; after a start their connections count as lost.
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
 
 LEASE_MS: Final = 60_000
-LEASE_AFTER_LOSS_MS: Final = 35_000
+# How long clients trust a lock that they cannot renew, unless they say so; and what is added to it.
+TRUST_MS: Final = 30_000
+TRUST_MARGIN_MS: Final = 5_000
+LEASE_AFTER_LOSS_MS: Final = TRUST_MS + TRUST_MARGIN_MS
 LOCKS_MAX: Final = 250_000
 
 # A lock: group, queue, and the client id of its owner; None if it was released.
@@ -32,6 +37,7 @@ Owner = tuple[str, MessageQueue, str | None]
 class _Lock:
     client_id: str
     ends_ms: float
+    trust_ms: float = TRUST_MS
 
 
 class QueueLocks:
@@ -42,12 +48,10 @@ class QueueLocks:
         *,
         clock: Clock,
         lease_ms: float = LEASE_MS,
-        lease_after_loss_ms: float = LEASE_AFTER_LOSS_MS,
         locks_max: int = LOCKS_MAX,
     ) -> None:
         self._clock = clock
         self._lease_ms = lease_ms
-        self._lease_after_loss_ms = lease_after_loss_ms
         self._locks_max = locks_max
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
         self._count = 0
@@ -76,14 +80,23 @@ class QueueLocks:
         locks = self._groups.setdefault(group, {})
         if queue not in locks:
             self._count += 1
-            ends_ms = self._clock.monotonic_ms() + self._lease_after_loss_ms
+            ends_ms = self._clock.monotonic_ms() + LEASE_AFTER_LOSS_MS
             locks[queue] = _Lock(client_id, ends_ms)
 
     def lock(
-        self, group: str, client_id: str, queues: Iterable[MessageQueue]
+        self,
+        group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        *,
+        trust_ms: float = TRUST_MS,
     ) -> list[MessageQueue]:
-        """Take or renew locks; returns the queues that the client now holds."""
+        """Take or renew locks; returns the queues that the client now holds.
+
+        `trust_ms` is how long the client consumes without a renewal.
+        """
         now_ms = self._clock.monotonic_ms()
+        trust_ms = min(max(trust_ms, 0), TRUST_MS)
         locks = self._groups.setdefault(group, {})
         taken = []
         for queue in queues:
@@ -92,21 +105,23 @@ class QueueLocks:
                 self._check_room(group)
                 self._count += 1
                 self._note_change(group, queue, client_id)
-                locks[queue] = _Lock(client_id, now_ms + self._lease_ms)
+                locks[queue] = _Lock(client_id, now_ms + self._lease_ms, trust_ms)
             elif lock.client_id == client_id or lock.ends_ms <= now_ms:
                 if lock.client_id != client_id:
                     self._note_change(group, queue, client_id)
                 lock.client_id = client_id
                 lock.ends_ms = now_ms + self._lease_ms
+                lock.trust_ms = trust_ms
             else:
                 continue
             taken.append(queue)
         self._drop_if_empty(group)
         return taken
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Release locks; those of other clients stay."""
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> bool:
+        """Release locks; those of other clients stay. Returns whether one was released."""
         locks = self._groups.get(group, {})
+        before = len(locks)
         for queue in queues:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
@@ -114,17 +129,18 @@ class QueueLocks:
                 self._count -= 1
                 self._note_change(group, queue, None)
         self._drop_if_empty(group)
+        return len(locks) < before
 
     def unlock_all(self, group: str, client_id: str) -> None:
         """Release all locks of a client that has left a group."""
         self.unlock(group, client_id, list(self._groups.get(group, {})))
 
-    def connection_lost(self, group: str, client_id: str) -> None:
-        """Shorten the locks of a client whose connection was lost; it may renew them."""
-        ends_ms = self._clock.monotonic_ms() + self._lease_after_loss_ms
+    def shorten(self, group: str, client_id: str) -> None:
+        """Shorten the locks of a client that is away, or leaves listeners at work; it may renew."""
+        now_ms = self._clock.monotonic_ms()
         for lock in self._groups.get(group, {}).values():
             if lock.client_id == client_id:
-                lock.ends_ms = min(lock.ends_ms, ends_ms)
+                lock.ends_ms = min(lock.ends_ms, now_ms + lock.trust_ms + TRUST_MARGIN_MS)
 
     def owner(self, group: str, queue: MessageQueue) -> str | None:
         """The client id that holds the lock of a queue."""
@@ -136,14 +152,19 @@ class QueueLocks:
         now_ms = self._clock.monotonic_ms()
         return any(lock.ends_ms > now_ms for lock in self._groups.get(group, {}).values())
 
-    def expire(self) -> None:
-        """Drop expired locks."""
+    def expire(self) -> list[str]:
+        """Drop expired locks; returns the groups that had one."""
         now_ms = self._clock.monotonic_ms()
+        groups = []
         for group, locks in list(self._groups.items()):
-            for queue in [queue for queue, lock in locks.items() if lock.ends_ms <= now_ms]:
+            expired = [queue for queue, lock in locks.items() if lock.ends_ms <= now_ms]
+            for queue in expired:
                 del locks[queue]
                 self._count -= 1
+            if expired:
+                groups.append(group)
             self._drop_if_empty(group)
+        return groups
 
     def _note_change(self, group: str, queue: MessageQueue, owner: str | None) -> None:
         self.changes += 1

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orbitmq import java_json
 from orbitmq.broker.delivery.filters import make_filter
 from orbitmq.broker.topics.topic_table import retry_topic_of
-from orbitmq.errors import OrbitError, RequestRefusedError, TransportError
+from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.model.names import retry_topic
 from orbitmq.model.topics import UnitFlag
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.command import request as make_request
 from orbitmq.protocol.requests.clients import (
     ClientConnection,
     ConsumerConnections,
@@ -25,7 +24,6 @@ from orbitmq.protocol.requests.clients import (
     ListedProducer,
     ListGroupMembers,
     ListProducerConnections,
-    NotifyMembersChanged,
     ProducerConnections,
     ProducerTable,
     SubscriptionToCheck,
@@ -39,7 +37,8 @@ if TYPE_CHECKING:
     from orbitmq.broker.filter_servers import FilterServers
     from orbitmq.broker.groups.consuming_group import ConnectedClient
     from orbitmq.broker.groups.group_table import GroupTable
-    from orbitmq.broker.groups.members import Departure, GroupChange, Members
+    from orbitmq.broker.groups.members import Departure, Members
+    from orbitmq.broker.groups.notices import MemberNotices
     from orbitmq.broker.groups.queue_locks import QueueLocks
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
@@ -61,6 +60,7 @@ class ClientRequests:
     groups: GroupTable
     members: Members
     locks: QueueLocks
+    notices: MemberNotices
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -100,7 +100,7 @@ class ClientRequests:
         outcome = self.members.heartbeat(
             connection, body, language=request.language.name, version=request.version
         )
-        self._notify(outcome.changes)
+        self.notices.send(outcome.changes)
         if outcome.refusal is not None:
             raise outcome.refusal
         return request.reply(
@@ -131,48 +131,35 @@ class ClientRequests:
         )
 
     def unregister(self, connection: Connection, request: Command) -> Command:
-        """Remove a client from groups, as it asks."""
+        """Remove a client from groups, as it asks, and release its locks unless it keeps them."""
         asked = UnregisterClient.decode(request.fields)
         departure = self.members.unregister(
             connection,
             producer_group=asked.producer_group or None,
             consumer_group=asked.consumer_group or None,
         )
+        release = self.locks.shorten if asked.keeps_locks else self.locks.unlock_all
         for group, client_id in departure.left:
-            self.locks.unlock_all(group, client_id)
-        self._notify(departure.changes)
+            release(group, client_id)
+        self.notices.send(departure.changes)
         return request.reply()
 
     def connection_lost(self, connection: Connection) -> None:
         """Remove a client whose connection was closed."""
-        self._release(self.members.connection_lost(connection))
+        self._note_absence(self.members.connection_lost(connection))
 
     def expire(self) -> None:
         """Remove clients without heartbeats, and expired locks."""
         departure = self.members.expire()
-        self._release(departure)
+        self._note_absence(departure)
         for connection in departure.silent:
             connection.close("no heartbeat for too long")
-        self.locks.expire()
+        self.notices.send(map(self.members.take_lock_waiters, self.locks.expire()))
 
-    def _release(self, departure: Departure) -> None:
+    def _note_absence(self, departure: Departure) -> None:
         for group, client_id in departure.left:
-            self.locks.connection_lost(group, client_id)
-        self._notify(departure.changes)
-
-    def _notify(self, changes: Iterable[GroupChange]) -> None:
-        if not self.config().notify_members:
-            return
-        for change in changes:
-            group = self.groups.get(change.group)
-            if group is not None and not group.tells_of_changes:
-                continue
-            for connection in change.notify:
-                notice = make_request(NotifyMembersChanged(consumer_group=change.group))
-                try:
-                    connection.call_oneway(notice)
-                except TransportError as error:
-                    log.info("member not notified group=%s reason=%s", change.group, error)
+            self.locks.shorten(group, client_id)
+        self.notices.send(departure.changes)
 
     # --- queries ------------------------------------------------------------------------------
 

@@ -74,6 +74,8 @@ class UnregisterClient(Header):
     client_id: str = wire("clientID")
     producer_group: str | None = None
     consumer_group: str | None = None
+    # Ours only: a listener is still at work, so its locks are left to expire.
+    keeps_locks: bool | None = wire("orbitKeepLocks", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
+from orbitmq.java_json import JavaInt
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header
+
+# Bodies above this size must be standard JSON, as every client writes them.
+BODY_TOLERATED_BYTES_MAX: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +37,8 @@ class QueuesToLock(msgspec.Struct, kw_only=True):
     consumer_group: str = msgspec.field(name="consumerGroup")
     queues: list[MessageQueue] = msgspec.field(default_factory=list, name="mqSet")
     this_broker_only: bool = msgspec.field(default=False, name="onlyThisBroker")
+    # Ours only: how long the client consumes without a renewal.
+    trust_ms: JavaInt | None = msgspec.field(default=None, name="orbitTrustMillis")
 
 
 class LockedQueues(msgspec.Struct, kw_only=True):

@@ -38,9 +38,9 @@ def test_groups_lock_independently(locks: QueueLocks) -> None:
 def test_a_lock_is_released_at_once_by_its_client_only(locks: QueueLocks) -> None:
     locks.lock("g", "a", [ONE, TWO])
 
-    locks.unlock("g", "b", [ONE])
-    locks.unlock("g", "a", [TWO, THREE])
-    locks.unlock("h", "a", [ONE])
+    assert not locks.unlock("g", "b", [ONE])
+    assert locks.unlock("g", "a", [TWO, THREE])
+    assert not locks.unlock("h", "a", [ONE])
 
     assert locks.owner("g", ONE) == "a"
     assert locks.lock("g", "b", [ONE, TWO]) == [TWO]
@@ -77,7 +77,7 @@ async def test_a_lock_ends_soon_after_its_connection_was_lost(
 ) -> None:
     locks.lock("g", "a", [ONE])
     locks.lock("g", "b", [TWO])
-    locks.connection_lost("g", "a")
+    locks.shorten("g", "a")
     await clock.advance(34_999)
     assert locks.lock("g", "b", [ONE]) == []
 
@@ -87,13 +87,42 @@ async def test_a_lock_ends_soon_after_its_connection_was_lost(
     assert locks.owner("g", TWO) == "b"
 
 
+async def test_a_client_that_trusts_its_locks_for_a_short_time_loses_them_sooner(
+    locks: QueueLocks, clock: ManualClock
+) -> None:
+    locks.lock("g", "a", [ONE], trust_ms=10_000)
+    locks.lock("g", "b", [TWO], trust_ms=10_000_000)
+    locks.shorten("g", "a")
+    locks.shorten("g", "b")
+
+    await clock.advance(14_999)
+    assert locks.lock("g", "c", [ONE, TWO]) == []
+    await clock.advance(1)
+    assert locks.lock("g", "c", [ONE, TWO]) == [ONE]
+    # Nobody makes a lock last longer than Java's clients do.
+    await clock.advance(20_000)
+    assert locks.lock("g", "c", [TWO]) == [TWO]
+
+
+async def test_a_renewal_says_anew_how_long_the_lock_is_trusted(
+    locks: QueueLocks, clock: ManualClock
+) -> None:
+    locks.lock("g", "a", [ONE], trust_ms=1_000)
+    locks.lock("g", "a", [ONE])
+    locks.shorten("g", "a")
+
+    await clock.advance(34_999)
+
+    assert locks.owner("g", ONE) == "a"
+
+
 async def test_a_lost_connection_never_makes_a_lock_last_longer(
     locks: QueueLocks, clock: ManualClock
 ) -> None:
     locks.lock("g", "a", [ONE])
     await clock.advance(50_000)
 
-    locks.connection_lost("g", "a")
+    locks.shorten("g", "a")
     await clock.advance(10_000)
 
     assert locks.lock("g", "b", [ONE]) == [ONE]
@@ -103,7 +132,7 @@ async def test_a_client_that_comes_back_keeps_its_locks(
     locks: QueueLocks, clock: ManualClock
 ) -> None:
     locks.lock("g", "a", [ONE])
-    locks.connection_lost("g", "a")
+    locks.shorten("g", "a")
     await clock.advance(20_000)
 
     locks.lock("g", "a", [ONE])
@@ -123,7 +152,8 @@ async def test_locks_are_bounded_and_expired_ones_make_room(
     locks.lock("g", "a", [ONE])
 
     await clock.advance(60_000)
-    locks.expire()
+    assert locks.expire() == ["g"]
+    assert locks.expire() == []
 
     assert locks.lock("h", "a", [ONE, TWO, THREE]) == [ONE, TWO, THREE]
 
@@ -132,6 +162,6 @@ def test_nothing_is_locked_at_first(locks: QueueLocks) -> None:
     assert not locks.has_any("g")
     assert locks.owner("g", ONE) is None
     assert locks.lock("g", "a", []) == []
-    locks.connection_lost("g", "a")
+    locks.shorten("g", "a")
     locks.unlock_all("g", "a")
     locks.expire()

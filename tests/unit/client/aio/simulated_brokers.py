@@ -31,6 +31,7 @@ class SimulatedBrokers:
         self._commits_go_on.set()
         self.locks: dict[MessageQueue, str] = {}
         self._renewed: set[MessageQueue] = set()
+        self.trusted_ms: int | None = None
         self.down: set[str] = set()
         self.deleted: set[str] = set()
         self.calls: list[str] = []
@@ -64,8 +65,15 @@ class SimulatedBrokers:
         return list(self.client_ids)
 
     async def lock(
-        self, broker_name: str, _group: str, client_id: str, queues: Iterable[MessageQueue]
+        self,
+        broker_name: str,
+        _group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        *,
+        trust_ms: int,
     ) -> set[MessageQueue]:
+        self.trusted_ms = trust_ms
         self._answer("lock", broker_name)
         given = {one for one in queues if self.locks.setdefault(one, client_id) == client_id}
         self._renewed |= given

@@ -26,7 +26,13 @@ class LockCalls(Protocol):
     """Calls to brokers about locks."""
 
     async def lock(
-        self, broker_name: str, group: str, client_id: str, queues: Iterable[MessageQueue]
+        self,
+        broker_name: str,
+        group: str,
+        client_id: str,
+        queues: Iterable[MessageQueue],
+        *,
+        trust_ms: int,
     ) -> set[MessageQueue]:
         """Lock queues or renew their locks; returns the queues that the client now holds."""
 
@@ -67,16 +73,19 @@ class MemberLocks:
             return renewed, lost
 
     async def unlock(self, queues: AbstractSet[MessageQueue]) -> None:
-        """Unlock those of these queues that are locked."""
-        member = self._member
+        """Unlock those of these queues that are locked; stays locked what a broker did not unlock."""
         async with self._step_lock:
-            for broker_name, part in by_broker(queues & self._held).items():
-                try:
-                    await self._calls.unlock(broker_name, member.group, member.client_id, part)
-                except OrbitError as error:
-                    # The locks expire at the broker.
-                    self._warn("queues not unlocked", broker_name, len(part), error)
-            self._held -= queues
+            parts = by_broker(queues & self._held)
+            await asyncio.gather(*(self._unlock_at(name, part) for name, part in parts.items()))
+
+    async def _unlock_at(self, broker_name: str, queues: list[MessageQueue]) -> None:
+        member = self._member
+        try:
+            await self._calls.unlock(broker_name, member.group, member.client_id, queues)
+        except OrbitError as error:
+            self._warn("queues not unlocked", broker_name, len(queues), error)
+        else:
+            self._held.difference_update(queues)
 
     async def _ask(
         self, queues: Collection[MessageQueue]
@@ -93,7 +102,13 @@ class MemberLocks:
     ) -> tuple[set[MessageQueue], set[MessageQueue]]:
         member, asked = self._member, set(queues)
         try:
-            given = await self._calls.lock(broker_name, member.group, member.client_id, queues)
+            given = await self._calls.lock(
+                broker_name,
+                member.group,
+                member.client_id,
+                queues,
+                trust_ms=member.lock_trust_ms,
+            )
         except OrbitError as error:
             self._warn("queues not locked", broker_name, len(queues), error)
             return set(), set()

@@ -1,8 +1,9 @@
 """Rebalancing: takes and gives up queues as members of the group come and go.
 
 A round fetches the queues and the members of each topic, plans, drops, locks, and adds. Rounds run
-every 20 s, soon after `run_soon()` (a broker reports that members changed), and every second while
-something is left to do: a queue is still locked by its last owner, or a listener still runs.
+every 20 s, at once after `run_soon()` (a broker reports that members changed, or that a lock was
+released), and at growing distances while something is left to do: a queue is still locked by its
+last owner, or a listener still runs. `round_pace.py` has the pauses.
 
 An ordered consumer holds the lock of a queue from before it fetches the committed offset until its
 last listener has ended, so that two members never consume a queue concurrently.
@@ -29,6 +30,7 @@ from orbitmq.client.core.consuming.assignment import (
     Plan,
     plan,
 )
+from orbitmq.client.core.consuming.round_pace import RETRY_MS_MAX, RoundPace
 from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import Periodic, RunOnce, cancel_and_wait
 from orbitmq.model.queues import MessageQueue
@@ -41,11 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 INTERVAL_MS: Final = 20_000
-LOCK_INTERVAL_MS: Final = 20_000
-# Pause before the next round while something is left to do.
-UNBALANCED_MS: Final = 1_000
-# Shortest pause between two rounds, however often brokers report changed members.
-ROUND_GAP_MS: Final = 100
+# How often locks are renewed while they are trusted: two renewals may fail.
+RENEWALS_PER_TRUST: Final = 3
 STOP_TIMEOUT_MS: Final = 30_000
 # Queues that are added concurrently: each asks its broker for an offset or two.
 CONCURRENT_ADDS_MAX: Final = 32
@@ -60,8 +59,8 @@ class QueueOwner(Protocol):
     async def drop_queue(self, queue: MessageQueue) -> bool:
         """Stop consuming a queue; False while it must not go to another member yet.
 
-        Called again until it returns True, about once a second and after `run_soon()`. After True,
-        no offset of the queue is recorded. True for a queue that is already gone.
+        Called again until it returns True, at least once a second and after `run_soon()`. After
+        True, no offset of the queue is recorded. True for a queue that is already gone.
         """
 
     async def queues_changed(
@@ -117,22 +116,31 @@ class Rebalancing:
         self._offsets = offsets
         self._starts = starts
         self._clock = instance.clock
-        self._interval_ms = interval_ms
+        self._pace = RoundPace(interval_ms)
         self._on_lock = on_lock
         self._state = RunOnce(f"rebalancing of group {member.group!r}")
         self._held: set[MessageQueue] = set()
         self._leaving: set[MessageQueue] = set()
         self._wake = asyncio.Event()
+        self._was_asked_for = False
         self._round_lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._renewals = Periodic(
-            "renew queue locks", LOCK_INTERVAL_MS, self.renew_locks, self._clock
+            "renew queue locks",
+            member.lock_trust_ms / RENEWALS_PER_TRUST,
+            self.renew_locks,
+            self._clock,
         )
 
     @property
     def queues(self) -> AbstractSet[MessageQueue]:
         """The queues that this consumer has and is not giving up."""
         return self._held - self._leaving
+
+    @property
+    def has_locks(self) -> bool:
+        """Whether it holds locks; after `stop`, those of listeners that are still at work."""
+        return bool(self._locks.held)
 
     def start(self) -> None:
         """Start, with a round at once."""
@@ -145,6 +153,7 @@ class Rebalancing:
 
     def run_soon(self) -> None:
         """Run the next round now, or right after the current one."""
+        self._was_asked_for = True
         self._wake.set()
 
     def retake(self, queue: MessageQueue) -> None:
@@ -176,7 +185,8 @@ class Rebalancing:
             final = self._plan(view, self._locks.held)
             all_added = await self._add(final.add)
             await self._report_changes(view, self.queues ^ before)
-            return is_complete and final.balanced and all_added
+            all_unlocked = self._locks.held <= self._held
+            return is_complete and final.balanced and all_added and all_unlocked
 
     async def renew_locks(self) -> None:
         """Renew all locks; gives up queues whose lock another client now holds."""
@@ -192,13 +202,17 @@ class Rebalancing:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
+            was_asked_for, self._was_asked_for = self._was_asked_for, False
             try:
                 is_balanced = await self.rebalance()
             except Exception:
                 log.exception("rebalancing failed group=%s", self._member.group)
                 is_balanced = False
-            await self._clock.sleep_ms(ROUND_GAP_MS)
-            await self._wait_for_wake(self._interval_ms if is_balanced else UNBALANCED_MS)
+            pause = self._pace.after_round(
+                self._clock.monotonic_ms(), is_balanced=is_balanced, was_asked_for=was_asked_for
+            )
+            await self._clock.sleep_ms(pause.gap_ms)
+            await self._wait_for_wake(pause.wait_ms)
 
     async def _wait_for_wake(self, delay_ms: float) -> None:
         timer = self._clock.call_later(delay_ms, self._wake.set)
@@ -271,7 +285,7 @@ class Rebalancing:
                 left_ms = end_ms - self._clock.monotonic_ms()
                 if not self._held or left_ms <= 0:
                     break
-                await self._wait_for_wake(min(left_ms, UNBALANCED_MS))
+                await self._wait_for_wake(min(left_ms, RETRY_MS_MAX))
             if self._held:
                 log.warning(
                     "stopped before listeners ended group=%s queues=%d timeout_ms=%d",

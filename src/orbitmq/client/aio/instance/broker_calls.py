@@ -353,10 +353,16 @@ class BrokerCalls:
         client_id: str,
         queues: Iterable[MessageQueue],
         *,
+        trust_ms: int | None = None,
         timeout_ms: float = LOCK_TIMEOUT_MS,
     ) -> set[MessageQueue]:
-        """Lock queues of one broker for a client, or renew the locks; returns those it holds."""
-        wanted = QueuesToLock(client_id=client_id, consumer_group=group, queues=list(queues))
+        """Lock queues of one broker for a client, or renew the locks; returns those it holds.
+
+        `trust_ms` is how long the client consumes without a renewal, for brokers of ours.
+        """
+        wanted = QueuesToLock(
+            client_id=client_id, consumer_group=group, queues=list(queues), trust_ms=trust_ms
+        )
         address = self._locking_address(broker_name, wanted.queues)
         reply = await self._call(
             address, LockQueues(), java_json.encode(wanted), timeout_ms=timeout_ms
@@ -408,11 +414,15 @@ class BrokerCalls:
         *,
         producer_group: str | None = None,
         consumer_group: str | None = None,
+        keeps_locks: bool = False,
         timeout_ms: float | None = None,
     ) -> None:
-        """Tell one broker that a client leaves its group."""
+        """Tell one broker that a client leaves its group, and whether its locks are to expire."""
         header = UnregisterClient(
-            client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
+            client_id=client_id,
+            producer_group=producer_group,
+            consumer_group=consumer_group,
+            keeps_locks=keeps_locks or None,
         )
         # Not the VIP channel: the broker ties the client to the connection of its heartbeats.
         await self._rpc.call(address, header, timeout_ms=self._limit(timeout_ms))

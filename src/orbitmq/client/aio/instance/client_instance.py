@@ -190,11 +190,14 @@ class ClientInstance:
         self._add(self._consumers, "consumer", member.group, member)
         await self._announce(self._look_up_topics(member), self._consumers, member)
 
-    async def remove_consumer(self, member: ConsumerMember) -> None:
-        """Remove a consumer, and tell the brokers, which notify the rest of its group."""
+    async def remove_consumer(self, member: ConsumerMember, *, keeps_locks: bool = False) -> None:
+        """Remove a consumer, and tell the brokers, which notify the rest of its group.
+
+        With `keeps_locks` our brokers let its locks expire, instead of releasing them.
+        """
         if self._consumers.get(member.group) is member:
             del self._consumers[member.group]
-            await self._unregister(consumer_group=member.group)
+            await self._unregister(consumer_group=member.group, keeps_locks=keeps_locks)
 
     async def heartbeat_now(self) -> None:
         """Tell all brokers what this client produces and consumes."""
@@ -253,20 +256,31 @@ class ClientInstance:
         await self.heartbeat_now()
 
     async def _unregister(
-        self, *, producer_group: str | None = None, consumer_group: str | None = None
+        self,
+        *,
+        producer_group: str | None = None,
+        consumer_group: str | None = None,
+        keeps_locks: bool = False,
     ) -> None:
         # A broker without a connection to this client has already forgotten it.
         connected = self.rpc.connected
         known = {broker.address for broker in self.routes.addresses()}
         await asyncio.gather(
             *(
-                self._unregister_at(address, producer_group, consumer_group)
+                self._unregister_at(
+                    address, producer_group, consumer_group, keeps_locks=keeps_locks
+                )
                 for address in known & connected
             )
         )
 
     async def _unregister_at(
-        self, address: str, producer_group: str | None, consumer_group: str | None
+        self,
+        address: str,
+        producer_group: str | None,
+        consumer_group: str | None,
+        *,
+        keeps_locks: bool,
     ) -> None:
         try:
             await self.brokers.unregister(
@@ -274,6 +288,7 @@ class ClientInstance:
                 self.client_id,
                 producer_group=producer_group,
                 consumer_group=consumer_group,
+                keeps_locks=keeps_locks,
                 timeout_ms=self.options.call_timeout_ms,
             )
         except OrbitError as error:

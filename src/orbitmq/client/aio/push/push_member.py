@@ -64,8 +64,6 @@ OnQueuesChanged = Callable[[str, Sequence[MessageQueue], AbstractSet[MessageQueu
 _RETRIES_MAX: Final = 16
 _UNLIMITED: Final = 2**31 - 1
 _MINUTE_MS: Final = 60_000
-# How long a stop may take to commit and unlock; listeners get their own time before.
-_GIVE_UP_MS: Final = 3_000
 # Interval of the check for queues whose pull task has died.
 _EXPIRY_MS: Final = 20_000
 
@@ -111,6 +109,7 @@ class PushMember:
             allocation=allocation,
             model=self._model,
             ordered=ordered,
+            lock_trust_ms=options.lock_trust_ms,
         )
         self._needs_locks = membership.needs_locks
         self._rebalancing = Rebalancing(
@@ -223,9 +222,9 @@ class PushMember:
         await self._consumption.stop(self._options.await_termination_ms)
         await self._stall_watch.stop()
         # Queues whose listeners still run keep their locks until these expire.
-        await self._rebalancing.stop(timeout_ms=_GIVE_UP_MS)
+        await self._rebalancing.stop(timeout_ms=0)
         await self._offsets.persist(set(self._windows))
-        await self._instance.remove_consumer(self)
+        await self._instance.remove_consumer(self, keeps_locks=self._rebalancing.has_locks)
 
     def is_in_listener(self) -> bool:
         """Whether the caller is an async listener of this consumer."""
@@ -346,7 +345,9 @@ class PushMember:
 
     async def add_queue(self, queue: MessageQueue, start_offset: int) -> None:
         """Start to consume a queue."""
-        window: Window = InflightWindow(start_offset, self._clock)
+        window: Window = InflightWindow(
+            start_offset, self._clock, lock_trust_ms=self._options.lock_trust_ms
+        )
         if self._needs_locks:
             window.note_lock()
         self._windows[queue] = window

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from orbitmq.client.core.consuming.allocation import Allocation, sorted_client_ids, sorted_queues
+from orbitmq.client.core.consuming.inflight_window import LOCK_TRUST_MS
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import BROADCASTING, CLUSTERING, MessageModel
 
@@ -26,6 +27,8 @@ class Membership:
     allocation: Allocation
     model: MessageModel = CLUSTERING
     ordered: bool = False
+    # How long it consumes a queue in order without a renewal of its lock.
+    lock_trust_ms: int = LOCK_TRUST_MS
 
     @property
     def needs_locks(self) -> bool:

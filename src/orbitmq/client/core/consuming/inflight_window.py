@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
 
-LOCK_LIFE_MS: Final = 30_000
+LOCK_TRUST_MS: Final = 10_000
 PULL_SILENCE_MS_MAX: Final = 120_000
 
 
@@ -43,8 +43,11 @@ class InflightWindow(Generic[M]):
     gets a new window.
     """
 
-    def __init__(self, start_offset: int, clock: Clock) -> None:
+    def __init__(
+        self, start_offset: int, clock: Clock, *, lock_trust_ms: float = LOCK_TRUST_MS
+    ) -> None:
         self._clock = clock
+        self._lock_trust_ms = lock_trust_ms
         # After everything that was pulled, including messages that the filter left out.
         self._next_offset = start_offset
         self._messages: dict[int, M] = {}
@@ -186,9 +189,9 @@ class InflightWindow(Generic[M]):
 
     @property
     def locked(self) -> bool:
-        """Whether this client holds the lock of the queue, renewed within `LOCK_LIFE_MS`."""
+        """Whether this client holds the lock of the queue, renewed not too long ago."""
         age_ms = self._clock.monotonic_ms() - self._lock_monotonic_ms
-        return self._locked and age_ms <= LOCK_LIFE_MS
+        return self._locked and age_ms <= self._lock_trust_ms
 
     def note_lock(self) -> None:
         """Record that the broker has just granted or renewed the lock."""

@@ -14,7 +14,7 @@ from orbitmq.client.aio.push.ordered_consumption import OrderedConsumption
 from orbitmq.client.aio.push.push_member import listener_pool
 from orbitmq.client.core.consuming.consume_results import DEAD_LETTER, SUSPEND, Reject, Suspend
 from orbitmq.client.core.consuming.consume_speeds import ConsumeSpeeds
-from orbitmq.client.core.consuming.inflight_window import LOCK_LIFE_MS, InflightWindow
+from orbitmq.client.core.consuming.inflight_window import LOCK_TRUST_MS, InflightWindow
 from orbitmq.client.core.consuming.offset_ledger import OffsetLedger
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import ManualClock, settle
@@ -281,7 +281,7 @@ async def test_of_a_failed_batch_each_message_is_sent_away_once(
 async def test_nothing_starts_without_the_lock(make: Make, listener: Listener) -> None:
     consumer = make(listener)
     consumer.lock_given = False
-    await consumer.clock.advance(LOCK_LIFE_MS + 1)
+    await consumer.clock.advance(LOCK_TRUST_MS + 1)
     consumer.take(0, 3)
     await consumer.clock.advance(10_000)
     assert listener.seen == []
@@ -301,7 +301,7 @@ async def test_a_lock_that_expires_ends_a_run_before_its_next_message(
     consumer.lock_given = False
     consumer.take(0, 5)
     await settle(50)
-    await consumer.clock.advance(LOCK_LIFE_MS + 1)
+    await consumer.clock.advance(LOCK_TRUST_MS + 1)
     listener.waits[1].set()
     await consumer.clock.advance(1000)
 
@@ -315,7 +315,7 @@ async def test_a_lock_that_expires_ends_a_run_before_its_next_message(
 
 async def test_broadcasting_needs_no_lock(make: Make, listener: Listener) -> None:
     consumer = make(listener, needs_lock=False)
-    await consumer.clock.advance(LOCK_LIFE_MS + 1)
+    await consumer.clock.advance(LOCK_TRUST_MS + 1)
     consumer.take(0, 3)
     await settle(50)
 
