@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 HERE = Path(__file__).parent
 JAVA_FOLDER = HERE / "java"
@@ -94,6 +94,24 @@ def build_go() -> None:
         _need("go", unless="ORBITMQ_NO_GO=1")
         _fetch(["go", "build", "-mod=readonly", "-trimpath", "-o", str(GO_DRIVER), "."], GO_FOLDER)
         stamp.write_text(sources_hash)
+
+
+def compile_texts(folder: Path, texts: Mapping[str, str], command: list[str]) -> None:
+    """Write `texts` (path to text) into `folder`, and compile them there by `command`."""
+    stamp = folder / "texts.stamp"
+    with _locked(folder):
+        wanted = hashlib.sha256(repr((sorted(texts.items()), command)).encode()).hexdigest()
+        if _holds(stamp, wanted):
+            return
+        for made in folder.iterdir():
+            if made.is_dir():
+                shutil.rmtree(made)
+        for path, text in texts.items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        _run(command, folder)
+        stamp.write_text(wanted)
 
 
 @contextmanager

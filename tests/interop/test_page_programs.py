@@ -2,73 +2,97 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.docs.pages import ROOT, SHOWN_ADDRESS, Block, blocks
-from tests.interop.building import GO_FOLDER, LINES, is_set
+from orbitmq.client import Message, Producer
+from tests.interop import wire
+from tests.interop.building import LINES, is_set
 from tests.interop.official import java_command
+from tests.interop.page_programs import (
+    PROGRAMS,
+    PageProgram,
+    go_programs,
+    java_classes,
+    java_main,
+    runnable,
+)
 from tests.interop.peers import OurCluster
+from tests.interop.processes import ChildProcess
 
 pytestmark = pytest.mark.interop
 
 PROGRAM_TIMEOUT_S = 150
-# By page: the topics that its programs use, and what each of them prints.
-PAGES = {"request-reply.md": (["price-requests"], "a chair costs 12.50")}
 
 
-def programs(language: str, beginning: str) -> list[Block]:
-    """The whole programs of the pages, in one language."""
-    pages = [ROOT / "docs" / "clients" / name for name in PAGES]
-    return [
-        block
-        for block in blocks(pages)
-        if block.language == language and block.code.startswith(beginning)
-    ]
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, program: PageProgram) -> OurCluster:
+    """Where a program runs: the shared cluster, unless it needs options of its own."""
+    made: OurCluster
+    if program.options:
+        start: Callable[..., OurCluster] = request.getfixturevalue("start_our_cluster")
+        made = start(**program.options)
+    else:
+        made = request.getfixturevalue("our_cluster")
+    for topic in program.topics:
+        made.broker.create_topic(topic)
+    if program.messages:
+        with Producer("pages", namesrv=made.name_server.address) as producer:
+            for topic, body in program.messages.items():
+                producer.send(Message(topic, body))
+    return made
 
 
-def run(block: Block, program: Path, command: list[str], cluster: OurCluster, folder: Path) -> None:
-    """Run a program, and look for its output among what its client logs."""
-    topics, expected = PAGES[block.page.name]
-    for topic in topics:
-        cluster.broker.create_topic(topic)
-    program.write_text(block.code.replace(SHOWN_ADDRESS, cluster.name_server.address))
-    done = subprocess.run(
+def run(program: PageProgram, command: list[str], cluster: OurCluster, folder: Path) -> None:
+    """Run a program, and look for its lines among what its client logs."""
+    process = ChildProcess(
+        f"{program.page} in {program.language}",
         command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PROGRAM_TIMEOUT_S,
-        check=False,
+        folder,
+        environment={"NAMESRV_ADDR": cluster.name_server.address, "HOME": str(folder)},
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert expected in done.stdout.splitlines(), done.stdout + done.stderr
+    process.start()
+    try:
+        for line in program.prints:
+            process.wait_printed(line, timeout_s=PROGRAM_TIMEOUT_S)
+        for topic in program.fills:
+            wire.wait_filled(cluster.broker.address, topic, 0, timeout_s=PROGRAM_TIMEOUT_S)
+        if program.ends:
+            assert process.popen.wait(PROGRAM_TIMEOUT_S) == 0, process.tail()
+    finally:
+        process.kill()
 
 
-@pytest.mark.parametrize("line", LINES)
-@pytest.mark.parametrize("block", programs("java", "import"), ids=str)
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        pytest.param(program, line, id=f"{program}-{line}")
+        for program in PROGRAMS
+        if program.language == "java"
+        for line in LINES
+        if line in program.lines
+    ],
+)
 def test_a_java_program_runs(
-    block: Block, line: str, our_cluster: OurCluster, tmp_path: Path
+    program: PageProgram, line: str, cluster: OurCluster, tmp_path: Path
 ) -> None:
-    program = tmp_path / "Program.java"
+    classes = java_classes(line)
+    address = f"pages.namesrv={cluster.name_server.address}"
 
-    run(
-        block,
-        program,
-        java_command(line, "client", tmp_path, str(program)),
-        our_cluster,
-        tmp_path,
+    command = java_command(
+        line, "client", tmp_path, java_main(runnable(program)), properties=[address]
     )
+    paths = command.index("-cp") + 1
+    command[paths] = f"{classes}:{command[paths]}"
+
+    run(program, command, cluster, tmp_path)
 
 
 @pytest.mark.skipif(is_set("ORBITMQ_NO_GO"), reason="the Go client is left out")
-@pytest.mark.parametrize("block", programs("go", "package main"), ids=str)
-def test_a_go_program_runs(block: Block, our_cluster: OurCluster, tmp_path: Path) -> None:
-    for name in ("go.mod", "go.sum"):
-        shutil.copyfile(GO_FOLDER / name, tmp_path / name)
-    program = tmp_path / "main.go"
+@pytest.mark.parametrize("program", [each for each in PROGRAMS if each.language == "go"], ids=str)
+def test_a_go_program_runs(program: PageProgram, cluster: OurCluster, tmp_path: Path) -> None:
+    executable = go_programs() / runnable(program).name
 
-    run(block, program, ["go", "run", "-mod=mod", "."], our_cluster, tmp_path)
+    run(program, [str(executable)], cluster, tmp_path)

@@ -183,6 +183,15 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
     return int(answer.fields["offset"]) if answer.code == SUCCESS else 0
 
 
+def wait_filled(broker: str, topic: str, queue_id: int, *, timeout_s: float) -> None:
+    """Return once a queue has a message."""
+    wait_until(
+        lambda: max_offset(broker, topic, queue_id) > 0,
+        timeout_s=timeout_s,
+        what=f"a message in {topic} {queue_id}",
+    )
+
+
 def committed(broker: str, group: str, topic: str, queue_id: int) -> int:
     """Where a group goes on in a queue, as a broker knows it; 0 while it knows nothing."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
