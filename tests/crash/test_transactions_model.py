@@ -126,7 +126,7 @@ class TransactionsAndModel(RuleBasedStateMachine):
             properties=encode_properties(properties),
             born_ms=self.clock.now_ms(),
         )
-        self.halves.prepare(draft, immunity_ms=None)
+        self.halves.prepare(draft, topic=REAL_TOPIC, queue_id=0, immunity_ms=None)
         self.store.publish()
         self.count += 1
 

@@ -173,6 +173,22 @@ async def test_a_check_counts_only_if_it_was_sent(site: Site, peer: Peer, group:
     assert site.broker.store.log_end > end_before
 
 
+@pytest.mark.parametrize("options", [{**OPTIONS, "frameMaxLength": "20000"}])
+async def test_a_half_too_large_to_be_asked_about_holds_up_no_other(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    # The request that stores it fits into a frame, the check does not.
+    await prepare(peer, b"b" * 19_500, unique_id="large")
+    await prepare(peer, unique_id="small")
+    producer = await group.join("p1")
+
+    await group.until_asked(producer, 2)
+
+    assert {asked.prepared.transaction_id for asked in producer.asked} == {"small"}
+    large = await site.broker._transactions.open_transactions.page("large", 1)
+    assert [(each.checks, each.half_offset) for each in large.transactions] == [(0, 0)]
+
+
 @pytest.mark.parametrize("options", [{"transactionCheckInterval": str(INTERVAL_MS)}])
 async def test_a_young_transaction_is_not_checked(site: Site, group: Group) -> None:
     producer = await group.join("p1")

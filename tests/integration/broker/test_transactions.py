@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from orbitmq.record.message_id import decode_message_id
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
-from tests.integration.broker.conftest import Peer, Site, crash_image, running
+from tests.integration.broker.conftest import Disk, Peer, Site, crash_image, running
+from tests.waiting import until
 
 COMMIT, ROLL_BACK, UNKNOWN = 8, 12, 0
 PREPARED = 4
@@ -183,6 +185,75 @@ async def test_a_transaction_is_committed_once_however_often_it_is_asked_for(pee
         ResponseCode.SYSTEM_ERROR,
         ResponseCode.SYSTEM_ERROR,
     ]
+    assert len(await peer.read("T")) == 1
+
+
+# --- prepared again ---------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_half_message_that_is_sent_again_while_it_is_open_is_the_same_transaction(
+    site: Site, peer: Peer
+) -> None:
+    first = await prepare(peer, queue_id=1)
+
+    # A producer that got no reply tries another queue.
+    reply = await peer.send("T", unique_id="A1", system_flag=PREPARED, TRAN_MSG="true", queue_id=2)
+
+    again = SendReply.decode(reply.fields)
+    assert (again.queue_offset, decode_message_id(again.message_id)[2]) == (
+        first.half_offset,
+        first.physical_offset,
+    )
+    assert again.queue_id == 1
+    assert len(site.broker._transactions.halves) == 1
+    assert (await end(peer, first, COMMIT)).code == 0
+    assert len(await peer.read("T", queue_id=1)) == 1
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_half_message_that_is_sent_again_before_it_is_on_disk_waits_for_it(
+    site: Site, peer: Peer, disk: Disk
+) -> None:
+    disk.hold()
+    try:
+        first = asyncio.create_task(prepare(peer))
+        await disk.held()
+        again = asyncio.create_task(prepare(peer))
+        await until(lambda: len(site.broker._confirmations) == 2)
+    finally:
+        disk.release()
+
+    assert await first == await again
+    assert len(site.broker._transactions.halves) == 1
+
+
+@pytest.mark.parametrize(
+    "rest", [{"unique_id": "A2"}, {"body": b"other"}, {"PGROUP": "others"}, {"topic": "U"}]
+)
+async def test_another_half_message_is_another_transaction(
+    site: Site, peer: Peer, topic: str, rest: dict[str, Any]
+) -> None:
+    await peer.make_topic("U")
+    first = await prepare(peer, topic=topic)
+
+    other = await prepare(peer, **rest)
+
+    assert other.half_offset == first.half_offset + 1
+    assert len(site.broker._transactions.halves) == 2
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_half_message_that_is_sent_again_after_its_end_is_a_new_transaction(
+    peer: Peer,
+) -> None:
+    first = await prepare(peer)
+    await end(peer, first, ROLL_BACK)
+
+    again = await prepare(peer)
+
+    assert again != first
+    assert (await end(peer, again, COMMIT)).code == 0
     assert len(await peer.read("T")) == 1
 
 

@@ -195,18 +195,7 @@ class SendRequests:
         destination = Destination(topic=topic.name, queue_id=self._queue_id(asked, topic))
         requested_queue_id = destination.queue_id
         if is_half(properties, system_flag=asked.system_flag, retries=asked.retries or 0):
-            draft = self._draft(
-                connection,
-                request,
-                asked,
-                topic,
-                destination=Destination(topic=HALF_TOPIC, queue_id=QUEUE_ID),
-                properties=self.preparing.properties_of_half(
-                    properties, topic, destination.queue_id, asked.producer_group
-                ),
-            )
-            stored = await self._count(HALF_TOPIC, self.preparing.put(draft, properties))
-            return self._reply(request, stored, requested_queue_id, unique_id)
+            return await self._prepare(connection, request, asked, topic, destination, properties)
         if is_retry_topic(topic.name):
             destination = await self._retry_destination(request, asked, destination, properties)
         destination = self._delayed(properties, destination)
@@ -221,6 +210,36 @@ class SendRequests:
             unique_id,
             recall_handle_of(properties, destination, self.config().broker_name),
         )
+
+    async def _prepare(
+        self,
+        connection: Connection,
+        request: Command,
+        asked: SendMessage,
+        topic: TopicConfig,
+        destination: Destination,
+        properties: Mapping[str, str],
+    ) -> Command:
+        """Store a half message, unless it is open already."""
+        properties = self.preparing.properties_of_half(
+            properties, topic, destination.queue_id, asked.producer_group
+        )
+        draft = self._draft(
+            connection,
+            request,
+            asked,
+            topic,
+            destination=Destination(topic=HALF_TOPIC, queue_id=QUEUE_ID),
+            properties=properties,
+        )
+        unique_id = properties[property_names.UNIQUE_ID]
+        earlier = self.preparing.earlier(draft, properties)
+        if earlier is not None:
+            stored = await self.preparing.confirm(earlier, properties)
+            return self._reply(request, stored, earlier.queue_id, unique_id)
+        storing = self.preparing.put(draft, properties, destination)
+        stored = await self._count(HALF_TOPIC, storing)
+        return self._reply(request, stored, destination.queue_id, unique_id)
 
     def _draft(
         self,

@@ -13,14 +13,21 @@ former copy is checked again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.transactions.half_messages import QUEUE_ID, copied, given_up
 from orbitmq.clock import settle
 from orbitmq.disk import off_loop
-from orbitmq.errors import MessageError, OrbitError, StoreDamagedError, TransportError
+from orbitmq.errors import (
+    MessageError,
+    OrbitError,
+    ProtocolError,
+    StoreDamagedError,
+    TransportError,
+)
 from orbitmq.model import property_names
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from orbitmq.model.topics import TopicConfig
@@ -46,8 +53,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Halves handled before clients get their turn.
+# Halves, and bytes of them, that are handled before clients get their turn.
 _SLICE: Final = 64
+_SLICE_BYTES: Final = 1024 * 1024
 # A half that is not checked is stored again once this much, and four times what all open halves
 # take, was written after it.
 _RENEW_BYTES: Final = 64 * 1024 * 1024
@@ -55,6 +63,10 @@ _RENEW_FACTOR: Final = 4
 # A transaction stays open for an hour even if files of the log are deleted sooner.
 _HOURS_MIN: Final = 1
 _QUEUE_ID_MAX: Final = 2**31 - 1
+# What a check adds to a half message: its header, which names the transaction twice, and the
+# properties of a copy.
+_CHECK_BYTES: Final = 2048
+_IDS_IN_CHECK: Final = 2
 
 
 class _Step(Enum):
@@ -94,9 +106,7 @@ class CheckBack:
     async def check_all(self) -> None:
         """Handle every open half that is due."""
         try:
-            halves = list(self._halves.halves.values())
-            for start in range(0, len(halves), _SLICE):
-                part = halves[start : start + _SLICE]
+            for part in slices(list(self._halves.halves.values())):
                 steps = [(half, step) for half in part if (step := self._step(half)) is not None]
                 if steps:
                     await self._take(steps)
@@ -201,27 +211,39 @@ class CheckBack:
         producer = self._producer(message.properties.get(property_names.PRODUCER_GROUP, ""))
         if producer is None:
             return None
+        unique_id = message.properties.get(property_names.UNIQUE_ID, "")
+        frame_bytes = half.record_bytes + _CHECK_BYTES + _IDS_IN_CHECK * len(unique_id)
+        if frame_bytes > producer.connection.frame_bytes_max:
+            log.warning(
+                "transaction not checked offset=%d bytes=%d reason=too large for a frame "
+                "hint=raise frameMaxLength",
+                half.offset, half.record_bytes,
+            )  # fmt: skip
+            return None
         checks = half.checks + 1
         draft = copied(message, half, checks=checks)
         newest = self._halves.copy(half, draft, checks=checks)
         try:
             producer.connection.call_oneway(self._question(message, newest, draft))
-        except TransportError as error:
+        except (TransportError, ProtocolError) as error:
             log.info("transaction not checked client=%s reason=%s", producer.client_id, error)
-            checks = half.checks
-        self._halves.note_asked(
-            newest, checks=checks, client=producer.client_id, asked_ms=self._clock.now_ms()
-        )
+            # The stored count would be believed after a restart.
+            draft = copied(message, half, checks=half.checks)
+            newest = self._halves.copy(newest, draft, checks=half.checks)
+        self._halves.note_asked(newest, client=producer.client_id, asked_ms=self._clock.now_ms())
         return producer.client_id
 
     def _producer(self, group: str) -> ConnectedClient | None:
-        producers = [
-            client
-            for connection, client in self._members.producers.get(group, {}).items()
-            if not connection.closed and not connection.writing_paused
-        ]
+        """The next producer of a group, in turn, that reads what it is sent."""
+        producers = self._members.producers.get(group, {})
         self._turn += 1
-        return producers[self._turn % len(producers)] if producers else None
+        start = self._turn % len(producers) if producers else 0
+        for client in chain(
+            islice(producers.values(), start, None), islice(producers.values(), start)
+        ):
+            if not client.connection.closed and not client.connection.writing_paused:
+                return client
+        return None
 
     def _question(self, message: StoredMessage, half: Half, draft: Draft) -> Command:
         unique_id = message.properties.get(property_names.UNIQUE_ID)
@@ -262,6 +284,18 @@ class CheckBack:
             "orbitmq store verify",
             QUEUE_ID, half.offset,
         )  # fmt: skip
+
+
+def slices(halves: Sequence[Half]) -> Iterator[Sequence[Half]]:
+    """Cut halves into parts of limited count and size."""
+    start = size = 0
+    for index, half in enumerate(halves):
+        if index > start and (index - start >= _SLICE or size + half.record_bytes > _SLICE_BYTES):
+            yield halves[start:index]
+            start, size = index, 0
+        size += half.record_bytes
+    if start < len(halves):
+        yield halves[start:]
 
 
 def _record(message: StoredMessage, half: Half, draft: Draft) -> bytes:

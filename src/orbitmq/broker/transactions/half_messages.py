@@ -13,6 +13,7 @@ Records, as RocketMQ writes them:
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -51,6 +52,9 @@ class Half(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     offset: int
     physical_offset: int
     record_bytes: int
+    # The queue that it is for; -1 if it names none.
+    topic: str
+    queue_id: int
     # How often a producer was asked.
     checks: int
     # When the first copy was stored.
@@ -123,11 +127,14 @@ def half_of(message: StoredMessage) -> Half:
     first_offset = _number(properties.get(property_names.HALF_QUEUE_OFFSET))
     is_copy = first_offset is not None and first_offset < message.queue_offset
     checks = _number(properties.get(property_names.CHECK_TIMES)) or 0
+    queue_id = _number(properties.get(property_names.REAL_QUEUE_ID))
     return Half(
         first_offset=first_offset if is_copy and first_offset is not None else message.queue_offset,
         offset=message.queue_offset,
         physical_offset=message.physical_offset,
         record_bytes=message.size,
+        topic=sys.intern(properties.get(property_names.REAL_TOPIC, "")),
+        queue_id=-1 if queue_id is None else queue_id,
         checks=checks,
         # By the broker's clock: that of the producer may be wrong.
         since_ms=message.store_ms,

@@ -13,6 +13,7 @@ Crash: what ends a half is in the log before its mark. `recovery` finds an end w
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,9 +22,10 @@ import msgspec
 from orbitmq.broker.transactions.half_messages import QUEUE_ID, Half, half_of, mark
 from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.model.names import HALF_TOPIC
-from orbitmq.model.queues import PhysicalOffset
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.record.decode import decode_record
+from orbitmq.store.log.draft import Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.transactions.recovery import Recovered
     from orbitmq.clock import Clock
     from orbitmq.record.decode import StoredMessage
-    from orbitmq.store.log.draft import Draft, Receipt
+    from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,7 @@ class HalfQueue:
         self._marks: deque[int] = deque()
         self._marks_start = 0
         # Ended halves whose mark could not be stored.
-        self._unmarked: list[int] = []
+        self._unmarked: deque[int] = deque()
         # Until the store is read, nothing may be deleted.
         self._needed_from = PhysicalOffset(0)
         self._needs_nothing = False
@@ -87,12 +89,14 @@ class HalfQueue:
         self._marks_start = found.marks_start
         for half in sorted(found.open.values(), key=lambda half: half.offset):
             self._add(half)
-        self._unmarked = list(found.unmarked)
+        self._unmarked = deque(found.unmarked)
         self.store_marks()
         self.progress()
 
-    def prepare(self, draft: Draft, *, immunity_ms: int | None) -> Receipt:
-        """Append a half message, which is open from then on."""
+    def prepare(
+        self, draft: Draft, *, topic: str, queue_id: int, immunity_ms: int | None
+    ) -> Receipt:
+        """Append a half message for a queue, which is open from then on."""
         if len(self._open) >= self._open_max:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_BUSY,
@@ -109,6 +113,8 @@ class HalfQueue:
                 offset=receipt.queue_offset,
                 physical_offset=receipt.physical_offset,
                 record_bytes=receipt.record_bytes,
+                topic=sys.intern(topic),
+                queue_id=queue_id,
                 checks=0,
                 since_ms=receipt.store_ms,
                 immunity_ms=immunity_ms,
@@ -147,10 +153,10 @@ class HalfQueue:
         self._add(newest)
         return newest
 
-    def note_asked(self, half: Half, *, checks: int, client: str, asked_ms: int) -> None:
-        """Keep who was asked about an open half, and how often somebody was."""
+    def note_asked(self, half: Half, *, client: str, asked_ms: int) -> None:
+        """Keep who was asked about an open half."""
         self._open[half.first_offset] = msgspec.structs.replace(
-            half, checks=checks, asked_client=client, asked_ms=asked_ms
+            half, asked_client=client, asked_ms=asked_ms
         )
 
     def store_marks(self) -> None:
@@ -164,9 +170,19 @@ class HalfQueue:
                     len(self._unmarked), error,
                 )  # fmt: skip
                 return
-            del self._unmarked[0]
+            self._unmarked.popleft()
 
     # --- reading ------------------------------------------------------------------------------
+
+    def receipt_of(self, half: Half) -> Receipt:
+        """The receipt for the newest copy of an open half."""
+        return Receipt(
+            physical_offset=PhysicalOffset(half.physical_offset),
+            record_bytes=half.record_bytes,
+            queue_offset=QueueOffset(half.offset),
+            store_ms=half.since_ms,
+            store_host=self._store.store_host,
+        )
 
     def read(self, offset: int, *, may_wait: bool = True) -> StoredMessage | None:
         """Read the half at an offset of the queue; None if there is none.
