@@ -8,7 +8,9 @@ Crash: opening builds the wheel from the timer log, so the file is only written,
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import mmap
 import os
 from pathlib import Path
 from typing import Final
@@ -21,6 +23,8 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "timerwheel"
 _PAGE_BYTES: Final = 4096
+# Bytes of the file that are compared at once.
+_COMPARED_BYTES: Final = 256 * _PAGE_BYTES
 
 
 class TimerWheel:
@@ -29,8 +33,7 @@ class TimerWheel:
     def __init__(self, path: Path, modes: FileModes = PRIVATE) -> None:
         self._path = path
         self._modes = modes
-        # Pages that were never written take no memory.
-        self._slots = bytearray(WHEEL_BYTES)
+        self._slots = _no_slots()
         self._changed: set[int] = set()
         self._descriptor: Descriptor | None = None
 
@@ -53,7 +56,7 @@ class TimerWheel:
 
     def clear(self) -> None:
         """Empty all slots."""
-        self._slots = bytearray(WHEEL_BYTES)
+        self._slots = _no_slots()
         self._changed.clear()
 
     def compare_with_file(self) -> None:
@@ -66,12 +69,15 @@ class TimerWheel:
                 "timer wheel written anew file=%s reason=it has %d bytes, not %d",
                 self._path, size, WHEEL_BYTES,
             )  # fmt: skip
-        content = self._path.read_bytes()
-        if content == self._slots:
-            return
-        for page, at in enumerate(range(0, WHEEL_BYTES, _PAGE_BYTES)):
-            if content[at : at + _PAGE_BYTES] != self._slots[at : at + _PAGE_BYTES]:
-                self._changed.add(page)
+        with self._path.open("rb") as file:
+            for start in range(0, WHEEL_BYTES, _COMPARED_BYTES):
+                end = min(start + _COMPARED_BYTES, WHEEL_BYTES)
+                content, own = file.read(end - start), self._slots[start:end]
+                if content == own:
+                    continue
+                for at in range(0, end - start, _PAGE_BYTES):
+                    if content[at : at + _PAGE_BYTES] != own[at : at + _PAGE_BYTES]:
+                        self._changed.add((start + at) // _PAGE_BYTES)
 
     def write(self) -> None:
         """Write the changed pages and return once they are on disk."""
@@ -96,3 +102,12 @@ class TimerWheel:
         os.ftruncate(descriptor.number, WHEEL_BYTES)
         sync_folder(self._path.parent)
         return descriptor
+
+
+def _no_slots() -> mmap.mmap:
+    """Empty slots; pages that are never written take no memory."""
+    slots = mmap.mmap(-1, WHEEL_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # Huge pages would take 2 MiB for a few slots; a kernel without them refuses.
+    with contextlib.suppress(OSError):
+        slots.madvise(mmap.MADV_NOHUGEPAGE)
+    return slots
