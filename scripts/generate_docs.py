@@ -104,7 +104,8 @@ CLIENT_HEAD = """\
 A producer or consumer takes these as keyword arguments and checks them when it is created: \
 `Producer("group", namesrv="127.0.0.1:9876")`. An option that is not given can come from the \
 environment, under Java's name: `ORBITMQ_NAMESRV_ADDR` or `ORBITMQ_namesrvAddr` sets `namesrv`. \
-All clients share `ClientOptions`; all consumers share `ConsumerOptions`.
+All clients share `ClientOptions`; producers and consumers share `TracedOptions`; all consumers \
+share `ConsumerOptions`.
 """
 
 SPARK_HEAD = """\
@@ -167,6 +168,7 @@ def client_option_classes() -> tuple[type[DataclassInstance], ...]:
 
     return (
         options.ClientOptions,
+        options.TracedOptions,
         options.ProducerOptions,
         options.ConsumerOptions,
         options.PushOptions,

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.cli import message_pending, message_trials
+from orbitmq.cli import message_pending, message_trace, message_trials
 from orbitmq.cli.administering import NameServers, administer, client_keywords
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.message_output import message_row, print_message, print_sent
@@ -46,6 +46,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("at")(at)
     message_trials.add_to(group)
     message_pending.add_to(group)
+    message_trace.add_to(group)
     app.add_typer(group, name="message")
 
 

@@ -48,7 +48,18 @@ class ClientKeywords(TypedDict, total=False):
     connect_timeout_ms: int
 
 
-class ProducerKeywords(ClientKeywords, total=False):
+class TracedKeywords(ClientKeywords, total=False):
+    """Keyword arguments of producers and consumers."""
+
+    trace: bool
+    trace_topic: str
+    trace_batch_size: int
+    trace_interval_ms: int
+    trace_pending_max: int
+    trace_close_ms: int
+
+
+class ProducerKeywords(TracedKeywords, total=False):
     """Keyword arguments of a producer."""
 
     send_timeout_ms: int
@@ -70,7 +81,7 @@ class ProducerKeywords(ClientKeywords, total=False):
     accumulate_held_bytes: int
 
 
-class ConsumerKeywords(ClientKeywords, total=False):
+class ConsumerKeywords(TracedKeywords, total=False):
     """Keyword arguments of every consumer."""
 
     message_model: str

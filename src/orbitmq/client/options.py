@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from orbitmq.errors import OptionValueError, SettingsError
-from orbitmq.model.names import TEMPLATE_TOPIC
+from orbitmq.model.names import TEMPLATE_TOPIC, TRACE_TOPIC, check_topic
 from orbitmq.settings import option
 from orbitmq.transport.addresses import parse_addresses
 
@@ -138,7 +138,50 @@ class ClientOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerOptions(ClientOptions):
+class TracedOptions(ClientOptions):
+    """Options of producers and consumers: what they report about each message."""
+
+    trace: bool = option(
+        False,
+        java="enableTrace",
+        doc="Write what happens to each message to the trace topic, as RocketMQ's clients do; "
+        "`orbitmq message trace` shows it.",
+    )
+    trace_topic: str = option(
+        TRACE_TOPIC, java="traceTopic", doc="The topic that traces are written to."
+    )
+    trace_batch_size: int = option(
+        50,
+        low=1,
+        high=200,
+        java="traceMsgBatchNum",
+        doc="Most trace records in one message. So many are sent at once, fewer after "
+        "trace_interval_ms.",
+    )
+    trace_interval_ms: int = option(
+        1_000, low=10, high=600_000, doc="Longest time that a trace record waits to be sent."
+    )
+    trace_pending_max: int = option(
+        10_000,
+        low=1,
+        high=10_000_000,
+        doc="Most trace records that wait to be sent; further ones are dropped and counted.",
+    )
+    trace_close_ms: int = option(
+        3_000,
+        low=0,
+        high=600_000,
+        doc="How long a client that stops waits until its last trace records are sent.",
+    )
+
+    def __post_init__(self) -> None:
+        # Not super(): a dataclass with slots is a new class, which super() does not know.
+        ClientOptions.__post_init__(self)
+        check_topic(self.trace_topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions(TracedOptions):
     """How a producer sends."""
 
     send_timeout_ms: int = option(
@@ -253,8 +296,7 @@ class ProducerOptions(ClientOptions):
     )
 
     def __post_init__(self) -> None:
-        # Not super(): a dataclass with slots is a new class, which super() does not know.
-        ClientOptions.__post_init__(self)
+        TracedOptions.__post_init__(self)
         if self.compress_kind == "zlib" and self.compress_level > 9:
             raise OptionValueError(
                 "compress_level",
@@ -265,7 +307,7 @@ class ProducerOptions(ClientOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerOptions(ClientOptions):
+class ConsumerOptions(TracedOptions):
     """Options of every consumer."""
 
     message_model: str = option(

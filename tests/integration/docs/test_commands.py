@@ -52,6 +52,7 @@ NOT_RUN = {
     "orbitmq query forget ": "wants a query of Spark: tests/integration/cli/test_query.py",
     "orbitmq message pending recall ": "wants one: tests/integration/cli/test_pending.py",
     "orbitmq message pending deliver ": "wants one: tests/integration/cli/test_pending.py",
+    "orbitmq message trace": "wants a trace: tests/integration/cli/test_message_trace.py",
     "orbitmq store rebuild ": "wants a stopped broker: tests/integration/cli/test_store.py",
 }
 # They run until they are told to stop; here they print what they would run with.

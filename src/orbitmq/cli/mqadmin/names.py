@@ -19,6 +19,14 @@ _YES: Final = ("--yes",)
 _SPAN: Final = {"-b": "--from", "-e": "--to", "-m": "--count"}
 _MESSAGE: Final = {"-t": "--topic", "-f": "", "-u": "", "-c": ""}
 
+_TRACE: Final = (
+    Alias(
+        ours="message trace",
+        arguments=("-i",),
+        options={"-t": "--trace-topic", "-b": "--from", "-e": "--to", "-c": "--count"},
+    ),
+)
+
 
 def _of_brokers(ours: str, *more: str, always: tuple[str, ...] = ()) -> tuple[Alias, ...]:
     """Commands that take a broker or a cluster: two flags in mqadmin, one argument in ours."""
@@ -159,6 +167,8 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
         Alias(ours="message consume", arguments=("-i", "-g", "-d"), options=_MESSAGE),
         Alias(ours="message show", arguments=("-i",), options=_MESSAGE, switches={"-a": ""}),
     ),
+    "queryMsgTraceById": _TRACE,
+    "QueryMsgTraceById": _TRACE,
     "queryMsgByKey": (
         Alias(
             ours="message find",
@@ -293,8 +303,6 @@ _STATIC: Final = "static topics are not supported; use: orbitmq topic create"
 MISSING: Final[dict[str, str]] = {
     "clusterRT": "use: orbitmq message probe BROKER; every broker has a topic of its own name",
     "startMonitoring": "use: orbitmq group lag GROUP --watch, or the metrics of the brokers",
-    "queryMsgTraceById": "use: orbitmq message find RMQ_SYS_TRACE_TOPIC --key ID",
-    "QueryMsgTraceById": "use: orbitmq message find RMQ_SYS_TRACE_TOPIC --key ID",
     "updateTopicList": "use: orbitmq topic create TOPIC, once for each",
     "updateSubGroupList": "use: orbitmq group create GROUP, once for each",
     "updateStaticTopic": _STATIC,

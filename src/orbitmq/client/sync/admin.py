@@ -22,6 +22,7 @@ from orbitmq.client.aio.admin.name_servers import NameServerOptions as AioNameSe
 from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
 from orbitmq.client.aio.admin.queries import Queries as AioQueries
 from orbitmq.client.aio.admin.topics import Topics as AioTopics
+from orbitmq.client.aio.admin.traces import Traces as AioTraces
 from orbitmq.client.aio.admin.traffic import Traffic as AioTraffic
 from orbitmq.client.aio.admin.transactions import Transactions as AioTransactions
 from orbitmq.client.sync.blocking_client import BlockingCalls, BlockingClient, iterating, waiting
@@ -135,6 +136,12 @@ class DeadLetters(Noun[AioDeadLetters]):
     find = iterating(AioDeadLetters.find)
 
 
+class Traces(Noun[AioTraces]):
+    """Finds what clients reported about messages."""
+
+    of = waiting(AioTraces.of)
+
+
 class KeyValues(Noun[AioKeyValues]):
     """Reads and changes key values, at every name server."""
 
@@ -201,6 +208,7 @@ class Admin(BlockingClient[AioAdmin]):
         self.offsets = Offsets(self, client.offsets)
         self.messages = Messages(self, client.messages)
         self.dead_letters = DeadLetters(self, client.dead_letters)
+        self.traces = Traces(self, client.traces)
         self.key_values = KeyValues(self, client.key_values)
         self.queries = Queries(self, client.queries)
         self.transactions = Transactions(self, client.transactions)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from orbitmq.client.aio.pull.lite_pull_member import QueuesListener
+    from orbitmq.client.aio.sending.trace_writer import TraceCounts
     from orbitmq.client.core.consuming.allocation import Allocation
     from orbitmq.client.core.consuming.received_message import ReceivedMessage
     from orbitmq.client.core.subscriptions import Expression
@@ -139,3 +140,8 @@ class LitePullConsumer(QueueLookups[AioLitePullConsumer]):
             await asyncio.wrap_future(self._callbacks.run(lambda: listener(topic, queues)))
 
         return call
+
+    @property
+    def trace_counts(self) -> TraceCounts | None:
+        """What became of its trace records; None without `trace`."""
+        return self._client.trace_counts

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from orbitmq.client.aio.sending.producer import Messages, OnFailure, OnSuccess
     from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook
+    from orbitmq.client.aio.sending.trace_writer import TraceCounts
     from orbitmq.client.core.sending.queue_selectors import Selector
     from orbitmq.client.core.sending.send_results import SendResult
     from orbitmq.client.keywords import ProducerKeywords
@@ -95,3 +96,8 @@ class Producer(BlockingClient[AioProducer]):
     def group(self) -> str:
         """Its group, as brokers know it."""
         return self._client.group
+
+    @property
+    def trace_counts(self) -> TraceCounts | None:
+        """What became of its trace records; None without `trace`."""
+        return self._client.trace_counts

@@ -23,6 +23,7 @@ from orbitmq.client.sync.queue_lookups import QueueLookups
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from orbitmq.client.aio.sending.trace_writer import TraceCounts
     from orbitmq.client.keywords import PullKeywords
     from orbitmq.clock import Clock
     from orbitmq.transport.hooks import RpcHook
@@ -55,3 +56,8 @@ class PullConsumer(QueueLookups[AioPullConsumer]):
     send_back = waiting(AioPullConsumer.send_back)
     committed = waiting(AioPullConsumer.committed)
     commit = waiting(AioPullConsumer.commit)
+
+    @property
+    def trace_counts(self) -> TraceCounts | None:
+        """What became of its trace records; None without `trace`."""
+        return self._client.trace_counts

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.push.consume_hooks import ConsumeHook
     from orbitmq.client.aio.push.listeners import OnMessage, OnMessages
     from orbitmq.client.aio.push.push_member import OnQueuesChanged
+    from orbitmq.client.aio.sending.trace_writer import TraceCounts
     from orbitmq.client.core.consuming.allocation import Allocation
     from orbitmq.client.keywords import PushKeywords
     from orbitmq.clock import Clock
@@ -165,3 +166,8 @@ class PushConsumer(BlockingClient[AioPushConsumer]):
                 self._here.in_listener = False
 
         return call
+
+    @property
+    def trace_counts(self) -> TraceCounts | None:
+        """What became of its trace records; None without `trace`."""
+        return self._client.trace_counts

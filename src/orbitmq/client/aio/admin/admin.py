@@ -21,6 +21,7 @@ from orbitmq.client.aio.admin.offsets import Offsets
 from orbitmq.client.aio.admin.queries import Queries
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
+from orbitmq.client.aio.admin.traces import Traces
 from orbitmq.client.aio.admin.traffic import Traffic
 from orbitmq.client.aio.admin.transactions import Transactions
 from orbitmq.client.aio.instance import instances
@@ -67,6 +68,7 @@ class Admin(ClientLifecycle):
         self.offsets = Offsets(reach)
         self.messages = Messages(reach, self.offsets)
         self.dead_letters = DeadLetters(self.topics, self.messages)
+        self.traces = Traces(self.messages)
         self.key_values = KeyValues(reach)
         self.queries = Queries(reach)
         self.transactions = Transactions(reach)

@@ -23,11 +23,14 @@ from typing import TYPE_CHECKING
 
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
 from orbitmq.client.aio.pull.lite_pull_member import LitePullMember, QueuesListener
+from orbitmq.client.aio.pull.poll_tracing import PollTracing
 from orbitmq.client.aio.pull.queue_lookups import QueueLookups
+from orbitmq.client.aio.sending.traced_client import TracedClient
 from orbitmq.client.core.argument_checks import check_function
 from orbitmq.client.core.consuming.allocation import Allocation, averagely
 from orbitmq.client.core.namespaces import unwrap, wrap
 from orbitmq.client.core.subscriptions import Expression, Subscriptions
+from orbitmq.client.core.tracing.deliveries import DeliveryRecords
 from orbitmq.client.keywords import LitePullKeywords, options_of
 from orbitmq.client.options import LitePullOptions
 from orbitmq.clock import SystemClock, time_limit
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from orbitmq.transport.hooks import RpcHook
 
 
-class LitePullConsumer(QueueLookups):
+class LitePullConsumer(QueueLookups, TracedClient):
     """Returns messages of subscribed topics or assigned queues."""
 
     def __init__(
@@ -90,6 +93,7 @@ class LitePullConsumer(QueueLookups):
         self._assigned: list[MessageQueue] = []
         self._listeners: dict[str, QueuesListener] = {}
         self._member: LitePullMember | None = None
+        self._poll_tracing: PollTracing | None = None
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -106,6 +110,12 @@ class LitePullConsumer(QueueLookups):
             on_assigned=self._without_namespaces(self._on_assigned) if self._on_assigned else None,
             listeners=self._listeners,
         )
+        if self._options.trace:
+            writer = await self._start_tracing(
+                self._group, self._options, rpc_hooks=self._rpc_hooks, clock=self._clock
+            )
+            records = DeliveryRecords(unwrap(self._namespace, self._group))
+            self._poll_tracing = PollTracing(writer, records, self._clock)
         await member.start()
         self._member = member
         if self._is_assigned:
@@ -120,6 +130,7 @@ class LitePullConsumer(QueueLookups):
             # End a poll that waits for messages.
             member.prefetching.wake()
             await member.stop()
+        await self._stop_tracing()
 
     def _running_member(self) -> LitePullMember:
         self._running()
@@ -219,6 +230,8 @@ class LitePullConsumer(QueueLookups):
         )
         if messages:
             member.prefetching.notify_room()
+            if self._poll_tracing is not None:
+                self._poll_tracing.note(messages)
         return messages
 
     async def _wait(self, member: LitePullMember, timeout_ms: float) -> None:

@@ -21,10 +21,13 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.client.aio.group.offset_stores import offset_store_of
 from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
+from orbitmq.client.aio.pull.poll_tracing import PollTracing
 from orbitmq.client.aio.pull.queue_lookups import QueueLookups
 from orbitmq.client.aio.pull.queue_reads import PullResult, QueueReads
-from orbitmq.client.core.namespaces import wrap
+from orbitmq.client.aio.sending.traced_client import TracedClient
+from orbitmq.client.core.namespaces import unwrap, wrap
 from orbitmq.client.core.subscriptions import Expression, subscription_of
+from orbitmq.client.core.tracing.deliveries import DeliveryRecords
 from orbitmq.client.keywords import PullKeywords, options_of
 from orbitmq.client.options import PullOptions
 from orbitmq.clock import SystemClock
@@ -51,7 +54,7 @@ PULL_COUNT: Final = 32
 RETRIES_MAX: Final = 16
 
 
-class PullConsumer(QueueLookups):
+class PullConsumer(QueueLookups, TracedClient):
     """Reads queues at offsets that the caller chooses."""
 
     def __init__(
@@ -80,6 +83,7 @@ class PullConsumer(QueueLookups):
         self._group = wrap(self._namespace, group)
         self._rpc_hooks = tuple(rpc_hooks)
         self._member: _PullMember | None = None
+        self._poll_tracing: PollTracing | None = None
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -88,6 +92,12 @@ class PullConsumer(QueueLookups):
         instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
         self._instance = instance
         self._member = _PullMember(instance, self._group, self._options)
+        if self._options.trace:
+            writer = await self._start_tracing(
+                self._group, self._options, rpc_hooks=self._rpc_hooks, clock=self._clock
+            )
+            records = DeliveryRecords(unwrap(self._namespace, self._group))
+            self._poll_tracing = PollTracing(writer, records, self._clock)
         await self._member.offset_store.load()
         await instance.add_consumer(self._member)
 
@@ -95,6 +105,7 @@ class PullConsumer(QueueLookups):
         """Leave the group."""
         if self._member is not None and self._instance is not None:
             await self._instance.remove_consumer(self._member)
+        await self._stop_tracing()
 
     def _running_member(self) -> _PullMember:
         self._running()
@@ -148,7 +159,7 @@ class PullConsumer(QueueLookups):
             raise SettingsError(f"count {count} is below 1", hint="ask for one message or more")
         inner = self._with_namespace(queue)
         subscription = subscription_of(inner.topic, expression, version_ms=self._clock.now_ms())
-        return await member.reads.read(
+        result = await member.reads.read(
             inner,
             subscription,
             offset,
@@ -156,6 +167,9 @@ class PullConsumer(QueueLookups):
             hold_ms=hold_ms,
             timeout_ms=timeout_ms,
         )
+        if self._poll_tracing is not None and result.messages:
+            self._poll_tracing.note(result.messages)
+        return result
 
     async def send_back(
         self, message: ReceivedMessage, *, delay_level: int = 0, retries_max: int = RETRIES_MAX

@@ -18,13 +18,15 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.aio.instance import instances
-from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
+from orbitmq.client.aio.push.consume_tracing import ConsumeTracing
 from orbitmq.client.aio.push.listeners import OnMessage, OnMessages, listener_of
 from orbitmq.client.aio.push.push_member import OnQueuesChanged, PushMember
+from orbitmq.client.aio.sending.traced_client import TracedClient
 from orbitmq.client.core import namespaces
 from orbitmq.client.core.argument_checks import check_flag, check_function
 from orbitmq.client.core.consuming.allocation import averagely
 from orbitmq.client.core.subscriptions import Expression, Subscriptions
+from orbitmq.client.core.tracing.deliveries import DeliveryRecords
 from orbitmq.client.keywords import PushKeywords, options_of
 from orbitmq.client.options import PushOptions
 from orbitmq.clock import SystemClock
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class PushConsumer(ClientLifecycle):
+class PushConsumer(TracedClient):
     """A member of a consumer group; starts and stops once, best in an `async with` block."""
 
     def __init__(  # noqa: PLR0913 - by name
@@ -147,6 +149,13 @@ class PushConsumer(ClientLifecycle):
         self._instance = await instances.acquire(
             options, rpc_hooks=self._rpc_hooks, clock=self._clock
         )
+        hooks = self._hooks
+        if options.trace:
+            writer = await self._start_tracing(
+                self._group, options, rpc_hooks=self._rpc_hooks, clock=self._clock
+            )
+            records = DeliveryRecords(namespaces.unwrap(options.namespace, self._group))
+            hooks = (*hooks, ConsumeTracing(writer, records, self._clock))
         member = PushMember(
             self._instance,
             self._group,
@@ -156,7 +165,7 @@ class PushConsumer(ClientLifecycle):
             concurrency=self._concurrency,
             subscriptions=self._subscriptions,
             allocation=self._allocation,
-            hooks=self._hooks,
+            hooks=hooks,
             executor=self._executor,
             on_queues_changed=self._on_queues_changed,
         )
@@ -178,6 +187,7 @@ class PushConsumer(ClientLifecycle):
             if self._member is not None:
                 await self._member.stop()
         finally:
+            await self._stop_tracing()
             log.info("push consumer stopped group=%s", self._group)
 
     # --- topics ---------------------------------------------------------------------------------

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from orbitmq.client.aio.instance import instances
 from orbitmq.client.aio.instance.client_instance import INNER_PRODUCER, ClientInstance
-from orbitmq.client.aio.instance.client_lifecycle import ClientLifecycle
 from orbitmq.client.aio.sending.accumulator import Accumulator
 from orbitmq.client.aio.sending.attempts import SendRequest
 from orbitmq.client.aio.sending.requesting import Requesting, send_reply
 from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook, SendHooks
+from orbitmq.client.aio.sending.send_tracing import SendTracing
 from orbitmq.client.aio.sending.sender import Sender
+from orbitmq.client.aio.sending.traced_client import TracedClient
 from orbitmq.client.core import namespaces
 from orbitmq.client.core.consuming.consume_results import Reply
 from orbitmq.client.core.sending.encoded_messages import EncodedMessages
@@ -38,6 +39,7 @@ from orbitmq.errors import MessageError, MessageTypeError, RecallHandleError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.messages import Message
 from orbitmq.model.names import check_group
+from orbitmq.model.recall_handles import RecallHandle
 
 if TYPE_CHECKING:
     from orbitmq.client.core.consuming.received_message import ReceivedMessage
@@ -55,7 +57,7 @@ OnSuccess = Callable[["SendResult"], object]
 OnFailure = Callable[[BaseException], object]
 
 
-class Producer(ClientLifecycle):
+class Producer(TracedClient):
     """Sends messages; starts and stops once, best in an `async with` block."""
 
     def __init__(
@@ -105,6 +107,7 @@ class Producer(ClientLifecycle):
         self._sender: Sender | None = None
         self._accumulator: Accumulator | None = None
         self._requesting: Requesting | None = None
+        self._send_tracing: SendTracing | None = None
 
     # --- lifecycle ----------------------------------------------------------------------------
 
@@ -144,7 +147,7 @@ class Producer(ClientLifecycle):
         )
         if self._accumulator is not None and selector is None and isinstance(message, Message):
             return await self._accumulator.add(message, queue=queue, timeout_ms=request.timeout_ms)
-        return await _send(sender, request)
+        return await sender.send(request)
 
     def send_async(
         self,
@@ -266,7 +269,17 @@ class Producer(ClientLifecycle):
             raise RecallHandleError(repr(handle))
         instance = self._owner or self._instance
         assert instance is not None
-        return await instance.brokers.recall(handle, self._group, timeout_ms=self._time(timeout_ms))
+        recalled = RecallHandle.decode(handle)
+        is_done = False
+        try:
+            message_id = await instance.brokers.recall(
+                handle, self._group, timeout_ms=self._time(timeout_ms)
+            )
+            is_done = True
+        finally:
+            if self._send_tracing is not None:
+                self._send_tracing.recalled(recalled, success=is_done)
+        return message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic that can be sent to."""
@@ -303,15 +316,22 @@ class Producer(ClientLifecycle):
 
     async def _open(self) -> None:
         """Join the client instance; the first send connects to brokers."""
-        options = self._options
+        options = instances.with_own_instance(self._options, self._clock)
         instance = self._owner
         if instance is None:
             instance = self._instance = await instances.acquire(
-                instances.with_own_instance(options, self._clock),
-                rpc_hooks=self._rpc_hooks,
-                clock=self._clock,
+                options, rpc_hooks=self._rpc_hooks, clock=self._clock
             )
-        sender = Sender(instance, group=self._group, options=options, hooks=self._hooks)
+        hooks = self._hooks
+        if options.trace:
+            writer = await self._start_tracing(
+                self._group, options, rpc_hooks=self._rpc_hooks, clock=self._clock
+            )
+            self._send_tracing = SendTracing(
+                writer, group=self._group, namespace=options.namespace, clock=self._clock
+            )
+            hooks = hooks.with_hook(self._send_tracing)
+        sender = Sender(instance, group=self._group, options=options, hooks=hooks)
         self._requesting = Requesting(instance, sender, options)
         if options.accumulate:
             self._accumulator = Accumulator(
@@ -334,6 +354,7 @@ class Producer(ClientLifecycle):
                 await self._sender.all_ended()
         finally:
             await self._unready_sends.cancel()
+            await self._stop_tracing()
             if self._sender is not None:
                 await self._sender.stop()
             if self._instance is not None:
@@ -362,7 +383,7 @@ class Producer(ClientLifecycle):
         # Also while stopping: waiting messages are sent before the producer unregisters.
         assert self._sender is not None
         request = SendRequest(message, SendMode.AWAITED, self._time(timeout_ms), queue, None, None)
-        return await _send(self._sender, request)
+        return await self._sender.send(request)
 
 
 async def inner_producer(instance: ClientInstance) -> Producer:
@@ -375,18 +396,6 @@ async def inner_producer(instance: ClientInstance) -> Producer:
     producer._owner = instance
     await producer.start()
     return producer
-
-
-async def _send(sender: Sender, request: SendRequest) -> SendResult:
-    done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
-    sending = sender.begin_now(request, done)
-    if sending is None:
-        sending = await sender.begin_when_ready(request, done)
-    try:
-        return await done
-    except asyncio.CancelledError:
-        sending.give_up()
-        raise
 
 
 async def _begin_when_ready(

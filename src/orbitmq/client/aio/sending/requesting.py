@@ -196,14 +196,9 @@ async def send_reply(
         left_ms = deadline_ms - clock.monotonic_ms()
         if left_ms <= 0:
             break
-        done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         attempt = SendRequest(message, SendMode.AWAITED, left_ms, queue, None, None)
-        sending = sender.begin_now(attempt, done) or await sender.begin_when_ready(attempt, done)
         try:
-            return await done
-        except asyncio.CancelledError:
-            sending.give_up()
-            raise
+            return await sender.send(attempt)
         except SendError as error:
             cause = error.__cause__
             failure = cause if isinstance(cause, ReplyNotDeliveredError) else failure or error

@@ -62,6 +62,7 @@ class SendHooks:
     """The hooks of one producer; one object may be both kinds."""
 
     def __init__(self, hooks: Sequence[SendHook | CheckForbiddenHook]) -> None:
+        self._all = tuple(hooks)
         self._sending = tuple(hook for hook in hooks if isinstance(hook, SendHook))
         self._checking = tuple(hook for hook in hooks if isinstance(hook, CheckForbiddenHook))
         for hook in hooks:
@@ -73,6 +74,10 @@ class SendHooks:
 
     def __bool__(self) -> bool:
         return bool(self._sending or self._checking)
+
+    def with_hook(self, hook: SendHook) -> SendHooks:
+        """Return these hooks and one more, which runs last."""
+        return SendHooks((*self._all, hook))
 
     def before(self, context: SendContext) -> None:
         """Run the checks, which may forbid the send, then the hooks before it."""

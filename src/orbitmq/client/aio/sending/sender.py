@@ -92,6 +92,18 @@ class Sender:
         sending.begin(self._parts.clock.monotonic_ms())
         return sending
 
+    async def send(self, request: SendRequest) -> SendResult:
+        """Send, and wait for the result; a caller that is cancelled abandons the send."""
+        done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
+        sending = self.begin_now(request, done)
+        if sending is None:
+            sending = await self.begin_when_ready(request, done)
+        try:
+            return await done
+        except asyncio.CancelledError:
+            sending.give_up()
+            raise
+
     async def send_oneway(self, request: SendRequest) -> None:
         """Send once, without a reply."""
         began_ms = self._parts.clock.monotonic_ms()

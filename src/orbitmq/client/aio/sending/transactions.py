@@ -258,9 +258,18 @@ class TransactionProducer(Producer):
 
     async def end(self, transaction: Transaction, state: TransactionState) -> None:
         """Tell the broker how a transaction ended, and wait until it has that."""
+        half = transaction.half
+        if self._send_tracing is not None and self._sender is not None:
+            self._send_tracing.decided(
+                transaction.message,
+                half.message_id,
+                state,
+                transaction_id=half.transaction_id,
+                address=self._sender.targets.address_of(half.queue.broker_name) or "",
+                from_check=False,
+            )
         if state is TransactionState.UNKNOWN:
             return
-        half = transaction.half
         try:
             await self._running().brokers.end_transaction(
                 half.queue,
@@ -296,6 +305,15 @@ class TransactionProducer(Producer):
                     "check of a transaction failed; the broker asks again id=%s", message.message_id
                 )
                 return
+        if self._send_tracing is not None:
+            self._send_tracing.decided(
+                message,
+                message.message_id,
+                state,
+                transaction_id=check.transaction_id,
+                address=address,
+                from_check=True,
+            )
         if state is TransactionState.UNKNOWN:
             return
         answer = EndTransaction(

@@ -1,0 +1,1 @@
+"""Message traces: records that clients write about messages, and journeys."""
