@@ -69,6 +69,7 @@ from orbitmq.disk import off_loop
 from orbitmq.errors import SettingsError
 from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
 from orbitmq.model import property_names
+from orbitmq.model.queues import PhysicalOffset
 from orbitmq.model.unique_ids import UniqueIds
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.registration import RegisterBroker
@@ -144,6 +145,7 @@ class Broker:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._state = RunOnce("the broker")
+        self._is_loaded = False
         self._opened = AsyncExitStack()
         server = settings.of(ServerConfig)
         self.port = server.listen_port or find_port(server.bind_address)
@@ -260,6 +262,7 @@ class Broker:
         if has_timers:
             await self._timers.open()
         await self._transactions.load()
+        self._is_loaded = True
         # What is started here stops in reverse order, even if the start fails halfway.
         closing = self._opened
         closing.push_async_callback(self.offsets.save)
@@ -335,12 +338,18 @@ class Broker:
             raise
 
     def _open_store(self) -> MessageStore:
-        return MessageStore(
+        store = MessageStore(
             self._settings.of(StoreConfig),
             retention=self._settings.of(RetentionConfig),
             clock=self._clock,
             store_host=(address_of(self.address), self.port),
         )
+        # What parts of the broker still need is known once each has read its state.
+        store.protect_log_from(
+            lambda: store.log_end if self._is_loaded else PhysicalOffset(0),
+            "the broker, which is starting",
+        )
+        return store
 
     def _assemble(self, config: BrokerConfig) -> None:
         # Each step uses the parts made by earlier ones.

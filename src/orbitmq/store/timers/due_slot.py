@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import heapq
 from array import array
+from itertools import groupby
+from operator import itemgetter
 
 
 class DueSlot:
@@ -23,14 +25,14 @@ class DueSlot:
         self.count = 0
 
     def add(self, due_ms: int, physical_offset: int) -> None:
-        """Add a message."""
+        """Add a message; added again for the same time, it counts once."""
         bucket = self._buckets.get(due_ms)
         if bucket is None:
             bucket = self._buckets[due_ms] = array("q")
             if self._dues and due_ms < self._dues[0]:
                 self._drop_taken()
             heapq.heappush(self._dues, due_ms)
-        if bucket and physical_offset < bucket[-1]:
+        if bucket and physical_offset <= bucket[-1]:
             self._is_sorted = False
         bucket.append(physical_offset)
         self.count += 1
@@ -80,5 +82,6 @@ class DueSlot:
             return
         self._drop_taken()
         for due_ms, bucket in self._buckets.items():
-            self._buckets[due_ms] = array("q", sorted(bucket))
+            self._buckets[due_ms] = array("q", map(itemgetter(0), groupby(sorted(bucket))))
+        self.count = sum(map(len, self._buckets.values()))
         self._is_sorted = True

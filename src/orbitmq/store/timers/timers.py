@@ -50,8 +50,12 @@ log = logging.getLogger(__name__)
 _REBUILD_ENTRIES: Final = 4096
 # The progress is saved at least this often, even if nothing was due.
 _SAVE_MS_MAX: Final = 60_000
+# And after this much of the commit log, which opening would have to search for copies.
+_SAVE_BYTES_MAX: Final = 16 * 1024 * 1024
 # How late a message may come into the wheel after its slot, when the wheel is rebuilt.
 _LATE_MS_MAX: Final = 60_000
+# The cursor of a slot that is not begun.
+_BEGINNING: Final = (0, -1)
 # Slots that one call moves on; the broker may have been down for days.
 _SLOTS_PER_TURN: Final = 20_000
 
@@ -76,7 +80,7 @@ class Timers:
         self._chains = TimerChains(root, file_bytes=file_bytes, modes=modes, clock=clock)
         # Slots before are delivered; this one is being delivered.
         self.read_ms = 0
-        self._cursor = (0, -1)
+        self._cursor = _BEGINNING
         self._due = DueSlot()
         self._recalled: set[str] = set()
         self._delivered: set[int] = set()
@@ -87,6 +91,9 @@ class Timers:
         self.queue_offset = 0
         self._saved_offset = 0
         self._saved_ms = 0
+        self._saved_position = 0
+        # Until the wheel is whole, nothing of the commit log may be deleted, and nothing saved.
+        self._is_whole = False
         self._is_changed = False
         self._rebuilt_ms = -1
         self._is_partly_delivered = False
@@ -101,34 +108,39 @@ class Timers:
         if progress is None:
             # Without progress, only copies tell what is delivered.
             progress = TimerProgress(
-                read_ms=floor(now_ms) if not queue_end else 0, commit_log_position=0
+                read_ms=floor(now_ms) if not queue_end else 0,
+                commit_log_position=self._first_timer(),
             )
         is_ours = progress.commit_log_position is not None
         self._ours_from_ms = 0 if is_ours else now_ms
         self.read_ms = progress.read_ms
         self._cursor = progress.cursor
         self.queue_offset = min(progress.queue_offset, queue_end)
-        self._delivered = delivered_since(
-            self._store.parts.log,
-            self._store.log_end
-            if progress.commit_log_position is None
-            else progress.commit_log_position,
-        )
+        self._delivered = self._delivered_since(progress)
+        is_rebuilt = False
         try:
             self._check_age(progress.read_ms, queue_end)
+            _check_log(progress, queue_end, self._store.log_end)
             self._load_chains(progress, is_ours=is_ours)
         except StoreDamagedError as damage:
             if self._files.saved is not None:
                 log.warning("timer wheel rebuilt from the queue reason=%s", damage)
             self._rebuild()
+            is_rebuilt = True
         self.queue_offset = max(self.queue_offset, self._store.start_of(TIMER_TOPIC, 0))
         self._load_slot()
+        self._is_whole = True
         self._saved_offset = self.queue_offset
         self._saved_ms = now_ms
-        self._is_changed = bool(self._delivered) or not is_ours
+        self._saved_position = self._store.log_end
+        self._is_changed = bool(self._delivered) or not is_ours or is_rebuilt
+        if is_rebuilt:
+            # Otherwise the next opening could take the new timer log for the old one.
+            self.save()
 
     def close(self) -> None:
         """Save everything, so that RocketMQ delivers just what is left."""
+        self._mend()
         self._end_slot_for_others()
         self.save(is_last=True)
         self._chains.close()
@@ -136,11 +148,13 @@ class Timers:
     def save(self, *, is_last: bool = False) -> None:
         """Put the progress on disk, and all that it refers to before."""
         is_old = self.read_ms - self._saved_ms >= _SAVE_MS_MAX
-        if not self._is_changed and not is_old and not is_last:
+        is_far = self._store.log_end - self._saved_position >= _SAVE_BYTES_MAX
+        if not (self._is_changed or is_old or is_far or is_last):
             return
         if not self.queue_offset and self._files.saved is None:
             # No timer was ever used here: no files.
             return
+        self._mend()
         self._is_changed = False
         position = self._store.log_end
         self._store.flush()
@@ -155,15 +169,36 @@ class Timers:
         self._files.save(progress, self._clock.now_ms())
         self._saved_offset = self.queue_offset
         self._saved_ms = self.read_ms
+        self._saved_position = position
         self._chains.drop_before(self.read_ms)
 
     def needed_from(self) -> PhysicalOffset:
         """The oldest record of the commit log that is still needed; from any thread."""
+        if not self._is_whole:
+            return PhysicalOffset(0)
         needed = self._store.visible
         for offset, _, _ in self._store.entries(TIMER_TOPIC, 0, self._saved_offset, 1):
             needed = PhysicalOffset(min(needed, offset))
         oldest = self._chains.oldest_physical_offset
         return needed if oldest is None else PhysicalOffset(min(needed, oldest))
+
+    def _first_timer(self) -> int:
+        """Where the first timer message of the queue is; the end of the log if there is none."""
+        start = self._store.start_of(TIMER_TOPIC, 0)
+        entries = self._store.entries(TIMER_TOPIC, 0, start, 1)
+        return entries[0][0] if entries else self._store.log_end
+
+    def _delivered_since(self, progress: TimerProgress) -> set[int]:
+        """The messages delivered after the progress was saved, which is not long ago."""
+        position = progress.commit_log_position
+        if position is None or position >= self._store.log_end:
+            return set()
+        delivered = delivered_since(self._store.parts.log, position)
+        log.info(
+            "delivered timer messages searched from=%d bytes=%d found=%d",
+            position, self._store.log_end - position, len(delivered),
+        )  # fmt: skip
+        return delivered
 
     def _check_age(self, read_ms: int, queue_end: int) -> None:
         """Raise StoreDamagedError if slots of the wheel may stand for two times."""
@@ -178,13 +213,21 @@ class Timers:
             if message is not None and message.topic == TIMER_TOPIC:
                 self.queue_offset = max(self.queue_offset, message.queue_offset + 1)
 
+    def _mend(self) -> None:
+        """Finish a rebuild that failed halfway, for example on a full disk."""
+        if not self._is_whole:
+            self._rebuild()
+            self._load_slot()
+            self._is_whole = True
+
     def _rebuild(self) -> None:
         """Make wheel and log again from the queue of the timer topic."""
+        self._is_whole = False
         self._chains.clear()
         self._due, self._recalled = DueSlot(), set()
         done_ms = self.read_ms
         self.read_ms = max(self.read_ms, floor(self._clock.now_ms()) - AHEAD_MS_MAX)
-        self._cursor = (0, -1)
+        self._cursor = _BEGINNING
         number = int(self._store.start_of(TIMER_TOPIC, 0))
         known: set[int] | None = None
         while number < self.queue_offset:
@@ -218,6 +261,7 @@ class Timers:
 
     def take_in(self, count_max: int) -> int:
         """Put the next messages of the timer topic into the wheel; returns how many."""
+        self._mend()
         self.queue_offset = max(self.queue_offset, self._store.start_of(TIMER_TOPIC, 0))
         entries = self._store.entries(TIMER_TOPIC, 0, self.queue_offset, count_max)
         for offset, record_bytes, _ in entries:
@@ -287,22 +331,38 @@ class Timers:
 
     def move_on(self) -> None:
         """Go to the next slot that has messages, if this one is done and its second is over."""
+        self._mend()
         now_floor_ms = floor(self._clock.now_ms())
         for _ in range(_SLOTS_PER_TURN):
             if self._due.count or self.read_ms >= now_floor_ms:
                 return
-            self.read_ms += PRECISION_MS
-            self._cursor = (0, -1)
-            self._is_partly_delivered = False
-            if self._chains.has(self.read_ms):
-                self._is_changed = True
-                self._load_slot()
-            elif self._recalled:
-                self._recalled = set()
+            if self._chains.has(self.read_ms + PRECISION_MS):
+                self._move_to_slot(self.read_ms + PRECISION_MS)
+            else:
+                self._move_past(self.read_ms + PRECISION_MS)
         return
+
+    def _move_to_slot(self, slot_ms: int) -> None:
+        """Begin a slot that has messages; if it cannot be read now, nothing has changed."""
+        before = self.read_ms, self._cursor, self._due, self._recalled
+        self.read_ms, self._cursor = slot_ms, _BEGINNING
+        try:
+            self._load_slot()
+        except Exception:
+            if self._is_whole:
+                self.read_ms, self._cursor, self._due, self._recalled = before
+            raise
+        self._is_changed = True
+
+    def _move_past(self, slot_ms: int) -> None:
+        self.read_ms, self._cursor = slot_ms, _BEGINNING
+        self._is_partly_delivered = False
+        if self._recalled:
+            self._recalled = set()
 
     def due(self, count_max: int) -> list[Due]:
         """Read the next messages that are due, in order; each stays until `done`."""
+        self._mend()
         found: list[Due] = []
         for due_ms, offset in self._due.peek(self._clock.now_ms(), count_max):
             message = self._due_message(due_ms, offset)
@@ -310,8 +370,7 @@ class Timers:
                 # The unit may be damaged, rather than the message.
                 self._rebuilt_ms = self.read_ms
                 log.warning("timer wheel rebuilt from the queue reason=no timer at %d", offset)
-                self._rebuild()
-                self._load_slot()
+                self._is_whole = False
                 return self.due(count_max)
             found.append(Due(due_ms, offset, message))
         return found
@@ -343,11 +402,12 @@ class Timers:
             log.warning("timer wheel rebuilt from the queue reason=%s", damage)
             self._rebuild()
             self._read_slot()
+            self._is_whole = True
 
     def _read_slot(self) -> None:
         self._due = due = DueSlot()
         self._recalled = set()
-        self._is_partly_delivered = self._cursor[1] >= 0
+        self._is_partly_delivered = self._cursor != _BEGINNING
         rolled: list[Unit] = []
         for unit in self._chains.units(self.read_ms):
             if unit.is_rolled:
@@ -365,8 +425,12 @@ class Timers:
                     self._is_partly_delivered = True
                     continue
                 due.add(due_ms, unit.physical_offset)
-        for unit in reversed(rolled):
-            self._roll(unit)
+        if rolled and self._cursor == _BEGINNING:
+            for unit in reversed(rolled):
+                self._roll(unit)
+            # They must not be put on again if this slot is read again.
+            self._cursor = (self.read_ms, -1)
+            self._is_partly_delivered = True
 
     def _due_in_slot(self, unit: Unit) -> int:
         """The due time within its slot of a unit that RocketMQ wrote."""
@@ -409,3 +473,13 @@ class Timers:
             record = (offset, record_bytes, 0)
             self._chains.append(self.read_ms, KEEP | RECALL, record, 0, starts_chain=starts_chain)
         self._is_partly_delivered = False
+
+
+def _check_log(progress: TimerProgress, queue_end: int, log_end: int) -> None:
+    """Raise StoreDamagedError if the commit log ends before what the progress is based on."""
+    position = progress.commit_log_position or 0
+    if progress.queue_offset > queue_end or position > log_end:
+        raise StoreDamagedError(
+            f"the commit log ends at {log_end} and the queue of timers at {queue_end}, before the "
+            f"saved progress: {position} and {progress.queue_offset}"
+        )
