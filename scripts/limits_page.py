@@ -34,6 +34,9 @@ from orbitmq.broker.topics.topic_table import (
 from orbitmq.broker.transactions.half_queue import OPEN_MAX
 from orbitmq.broker.transactions.open_transactions import PAGE_MAX as PAGE_MAX_TRANSACTIONS
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
+from orbitmq.filterserver.config import FilterServerConfig
+from orbitmq.filterserver.filter_classes import CLASSES_MAX
+from orbitmq.filterserver.filter_classes import NAME_LENGTH_MAX as CLASS_NAME_LENGTH_MAX
 from orbitmq.nameserver.broker_registry import NAME_LENGTH_MAX
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.route_view import CACHED_BYTES_MAX
@@ -56,6 +59,7 @@ _MIB = 1024 * 1024
 _CONFIGS: tuple[type[DataclassInstance], ...] = (
     BrokerConfig,
     NameServerConfig,
+    FilterServerConfig,
     StoreConfig,
     RetentionConfig,
     ServerConfig,
@@ -371,6 +375,23 @@ COSTS = (
     ),
 )
 
+# What a filter server answers; a pull costs it something else than a broker.
+FILTER_SERVER_COSTS = (
+    Cost(
+        (_CODE.PULL_MESSAGE,),
+        "a pull from its broker, then the function in a process of its own: "
+        f"{_option('workersPerFilter')} processes a function, killed after "
+        f"{_option('filterTimeLimitMillis')} ms or at {_option('filterMemoryBytesMax')}; at most "
+        f"{_option('filterWaitingBytesMax')} of messages wait for a function",
+        f"the process, for {_option('filterIdleSeconds')} s",
+    ),
+    Cost(
+        (_CODE.REGISTER_MESSAGE_FILTER_CLASS,),
+        f"three names of at most {CLASS_NAME_LENGTH_MAX} characters; the body is dropped unread",
+        f"the name of a class, of {CLASSES_MAX:,}; the one registered longest ago is dropped",
+    ),
+)
+
 _HEAD = f"""\
 # Limits
 
@@ -414,11 +435,15 @@ def limits_page() -> str:
 
 def _tables() -> Iterator[str]:
     check_rows()
-    for role, title in ((Role.BROKER, "Broker"), (Role.NAME_SERVER, "Name server")):
+    for role, title in (
+        (Role.BROKER, "Broker"),
+        (Role.NAME_SERVER, "Name server"),
+        (Role.FILTER_SERVER, "Filter server"),
+    ):
         yield f"### {title}\n"
         yield "| request | body | the largest one costs | outlives the connection |"
         yield "|---|---|---|---|"
-        for row in COSTS:
+        for row in FILTER_SERVER_COSTS if role is Role.FILTER_SERVER else COSTS:
             codes = [code for code in row.codes if role in code.answered_by]
             if codes:
                 named = ", ".join(f"`{code.name}` ({code.value})" for code in codes)
@@ -434,8 +459,13 @@ def _body(code: RequestCode) -> str:
 
 def check_rows() -> None:
     """Raise ValueError unless each request that our servers answer has exactly one row."""
-    listed = [code for row in COSTS for code in row.codes]
-    answered = {code for code in RequestCode if code.answered_by & (Role.BROKER | Role.NAME_SERVER)}
+    _check(COSTS, Role.BROKER | Role.NAME_SERVER)
+    _check(FILTER_SERVER_COSTS, Role.FILTER_SERVER)
+
+
+def _check(costs: tuple[Cost, ...], roles: Role) -> None:
+    listed = [code for row in costs for code in row.codes]
+    answered = {code for code in RequestCode if code.answered_by & roles}
     repeated = {code.name for code in listed if listed.count(code) > 1}
     missing = {code.name for code in answered - set(listed)}
     unanswered = {code.name for code in set(listed) - answered}

@@ -44,7 +44,10 @@
     ├── StreamOffsetsError        offsets in a Spark checkpoint that cannot be read
     ├── FilterError               a filter that cannot be used
     │   ├── FilterSyntaxError         an invalid filter expression
-    │   └── FilterEvaluationError     a message that the filter cannot be evaluated on
+    │   ├── FilterEvaluationError     a message that the filter cannot be evaluated on
+    │   ├── FilterMissingError        a filter class that is unknown or not installed
+    │   ├── FilterFunctionError       a filter function that failed
+    │   └── FilterServerMissingError  a broker without a filter server   (retryable)
     ├── StoreError                a store that cannot do what was asked
     │   ├── StoreLockedError          another process uses the directory
     │   ├── StoreFormatError          files in an unsupported format
@@ -412,6 +415,31 @@ class FilterSyntaxError(FilterError):
 
 class FilterEvaluationError(FilterError):
     """A message that the filter cannot be evaluated on: a property has the wrong type."""
+
+
+class FilterMissingError(FilterError):
+    """A filter class that nobody named, or that is not installed on the filter server."""
+
+
+class FilterFunctionError(FilterError):
+    """A filter function that failed, took too long, or cannot be loaded."""
+
+    def __init__(self, name: str, cause: str, *, hint: str = "") -> None:
+        super().__init__(f"filter {name}: {cause}", hint=hint)
+        self.name = name
+
+
+class FilterServerMissingError(FilterError):
+    """A broker that has no filter server now; one may register at any time."""
+
+    retryable = True
+
+    def __init__(self, topic: str, broker_name: str, filter_class: str) -> None:
+        super().__init__(
+            f"topic {topic!r} is filtered by {filter_class}, but broker {broker_name!r} has no "
+            "filter server",
+            hint="start one for this broker: orbitmq filterserver --broker HOST:PORT",
+        )
 
 
 class StoreError(OrbitError):

@@ -38,6 +38,7 @@ NOUNS = (
     "query",
     "transaction",
     "namesrv",
+    "filterserver",
     "store",
 )
 

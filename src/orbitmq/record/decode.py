@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from orbitmq.errors import ProtocolError
+from orbitmq.model import property_names
 from orbitmq.record.compression import decompress
 from orbitmq.record.hosts import decode_host
 from orbitmq.record.layout import (
@@ -99,6 +100,16 @@ class StoredMessage:
         if self.system_flag & COMPRESSED and self.stored_body:
             return decompress(self.stored_body, self.system_flag)
         return self.stored_body
+
+    @property
+    def tags(self) -> str:
+        """Its tag; empty if it has none."""
+        return self.properties.get(property_names.TAGS, "")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The words that it can be found by."""
+        return tuple(self.properties.get(property_names.KEYS, "").split())
 
     @property
     def born_host(self) -> tuple[str, int]:

@@ -23,6 +23,7 @@ class ServerRole(enum.StrEnum):
     NAME_SERVER = "name server"
     BROKER = "broker"
     CONTROLLER = "controller"
+    FILTER_SERVER = "filter server"
 
 
 class Reader(enum.StrEnum):
@@ -35,6 +36,7 @@ class Reader(enum.StrEnum):
     STORE = "MessageStoreConfig"
     ACCESS = "AuthConfig"
     CONTROLLER = "ControllerConfig"
+    FILTER_SERVER = "FiltersrvConfig"
 
     @property
     def roles(self) -> frozenset[ServerRole]:
@@ -50,6 +52,7 @@ _ROLES: Final[dict[Reader, frozenset[ServerRole]]] = {
     Reader.STORE: frozenset({ServerRole.BROKER}),
     Reader.ACCESS: frozenset({ServerRole.BROKER}),
     Reader.CONTROLLER: frozenset({ServerRole.CONTROLLER}),
+    Reader.FILTER_SERVER: frozenset({ServerRole.FILTER_SERVER}),
 }
 
 
@@ -484,6 +487,27 @@ WITHOUT_EFFECT: Final = (
         """,
         Reader.CONTROLLER,
         reason=NO_CONTROLLER,
+    ),
+    *_rows("connectWhichBroker=127.0.0.1:10911 filterServerIP=local-address", Reader.FILTER_SERVER),
+    *_rows(
+        """
+        fsServerAsyncSemaphoreValue=2048 fsServerCallbackExecutorThreads=64 fsServerWorkerThreads=64
+        """,
+        Reader.FILTER_SERVER,
+        reason=EVENT_LOOP,
+    ),
+    *_rows(
+        """
+        clientUploadFilterClassEnable=true
+        filterClassRepertoryUrl=http://fsrep.tbsite.net/filterclass
+        """,
+        Reader.FILTER_SERVER,
+        reason="code from the network never runs; filters are installed as packages",
+    ),
+    *_rows(
+        "compressMsgBodyOverHowmuch=8192 zipCompressLevel=5",
+        Reader.FILTER_SERVER,
+        reason="messages are passed on as they are stored",
     ),
 )
 
