@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,11 +24,12 @@ from orbitmq.errors import (
 )
 from orbitmq.model.messages import Message
 from orbitmq.model.names import HALF_TOPIC
+from tests.integration.broker.conftest import Disk, disk
 from tests.integration.client.conftest import Cluster
 from tests.integration.client.threads import blocking, no_thread_is_left
 from tests.waiting import until, wait_until
 
-__all__ = ["no_thread_is_left"]
+__all__ = ["disk", "no_thread_is_left"]
 
 COMMIT, ROLLBACK, UNKNOWN = TransactionState
 FAST_CHECKS = {"transactionTimeOut": "50", "transactionCheckInterval": "50"}
@@ -126,8 +128,13 @@ async def test_a_commit_that_is_not_confirmed_is_pending_a_check(
         checked.append(message.message_id)
         return COMMIT
 
+    # The broker asks the producers that it heard of since its start.
     async with TransactionProducer(
-        group, on_check=on_check, namesrv=cluster.namesrv, call_timeout_ms=500
+        group,
+        on_check=on_check,
+        namesrv=cluster.namesrv,
+        call_timeout_ms=500,
+        heartbeat_interval_ms=1000,
     ) as producer:
         block = producer.transaction(Message(topic, b"paid"))
         transaction = await block.__aenter__()
@@ -249,6 +256,76 @@ async def test_a_check_that_fails_is_asked_again(
     assert "'commit'" in caplog.text
 
 
+async def test_a_stop_waits_for_a_check_in_progress(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def on_check(_: ReceivedMessage) -> TransactionState:
+        asked.set()
+        await answer.wait()
+        return COMMIT
+
+    producer = TransactionProducer(group, on_check=on_check, namesrv=cluster.namesrv)
+    await producer.start()
+    async with producer.transaction(Message(topic, b"paid")) as transaction:
+        transaction.leave_open()
+    await asked.wait()
+    stopping = asyncio.create_task(producer.stop())
+    await until(lambda: group not in cluster.brokers["broker-a"].members.producers)
+    assert not stopping.done()
+    answer.set()
+    await stopping
+
+    assert delivered(cluster, topic) == [b"paid"]
+
+
+async def test_a_stop_leaves_a_check_that_takes_long_to_others(
+    cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    asked = asyncio.Event()
+
+    async def on_check(_: ReceivedMessage) -> TransactionState:
+        asked.set()
+        await asyncio.Event().wait()
+        return COMMIT
+
+    async with TransactionProducer(
+        group, on_check=on_check, namesrv=cluster.namesrv, call_timeout_ms=1000
+    ) as producer:
+        async with producer.transaction(Message(topic, b"paid")) as transaction:
+            transaction.leave_open()
+        await asked.wait()
+
+    assert "transactions left to a check" in caplog.text
+    assert open_count(cluster) == 1
+
+
+async def test_a_stop_waits_for_a_commit_in_progress(
+    cluster: Cluster, topic: str, group: str, disk: Disk
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    producer = TransactionProducer(group, on_check=never, namesrv=cluster.namesrv)
+    await producer.start()
+    transaction = await producer.begin(Message(topic, b"paid"))
+    disk.hold()
+    try:
+        ending = asyncio.create_task(transaction.end(COMMIT))
+        await disk.held()
+        stopping = asyncio.create_task(producer.stop())
+        await until(lambda: group not in cluster.brokers["broker-a"].members.producers)
+    finally:
+        disk.release()
+    await stopping
+
+    assert (await ending).state is COMMIT
+    assert delivered(cluster, topic) == [b"paid"]
+
+
 # --- misuse -----------------------------------------------------------------------------------
 
 
@@ -261,6 +338,8 @@ async def test_misuse_is_refused_before_anything_is_stored(
         with pytest.raises(MessageError, match="cannot be delayed"):
             async with producer.transaction(Message(topic, b"x", delay_level=1)):
                 pass
+        with pytest.raises(MessageError, match="it has a due time"):
+            await producer.begin(Message(topic, b"x", delay=timedelta(seconds=1)))
         with pytest.raises(MessageTypeError, match="one Message"):
             await producer.begin([Message(topic, b"x")])  # type: ignore[arg-type]  # refused
         with pytest.raises(SettingsError, match="on_transaction="):

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -40,6 +41,7 @@ from orbitmq.protocol.requests.transactions import EndTransaction
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.core.sending.queue_selectors import Selector
     from orbitmq.clock import Clock
     from orbitmq.model.messages import Message
@@ -169,6 +171,54 @@ class TransactionProducer(Producer):
         self._on_check = on_check
         self._on_transaction = on_transaction
         self._checks = asyncio.Semaphore(_CHECKS_MAX)
+        # Ends and check functions in progress, for which a stop waits.
+        self._reports = 0
+        self._all_reported = asyncio.Event()
+        self._checking: set[asyncio.Task[Any]] = set()
+
+    # --- lifecycle ----------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Wait for the sends in flight, each until its deadline, then unregister.
+
+        Ends and check functions in progress have `call_timeout_ms` to reach their brokers.
+        """
+        await super().stop()
+
+    async def _close(self) -> None:
+        try:
+            # Once unregistered, it is not asked any more.
+            await super()._close()
+        finally:
+            await self._wait_for_reports()
+
+    async def _wait_for_reports(self) -> None:
+        try:
+            async with asyncio.timeout(self._options.call_timeout_ms / 1000):
+                while self._reports:
+                    self._all_reported.clear()
+                    await self._all_reported.wait()
+        except TimeoutError:
+            log.warning(
+                "transactions left to a check count=%d group=%s reason=the producer is stopped",
+                self._reports, self._group,
+            )  # fmt: skip
+            for task in self._checking:
+                task.cancel()
+
+    @contextmanager
+    def _reporting(self) -> Iterator[ClientInstance]:
+        """Have a stop wait for the block; raises if the producer is not started."""
+        instance = self._instance if self._state.stopping else self._running()
+        if instance is None:
+            raise StateError(f"{self._what} is stopped", hint="make a new one")
+        self._reports += 1
+        try:
+            yield instance
+        finally:
+            self._reports -= 1
+            if not self._reports:
+                self._all_reported.set()
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -270,21 +320,20 @@ class TransactionProducer(Producer):
             )
         if state is TransactionState.UNKNOWN:
             return
+        header = EndTransaction(
+            topic=half.queue.topic,
+            producer_group=self._group,
+            half_offset=Long(half.queue_offset),
+            physical_offset=Long(location_of(half.offset_message_id)[1]),
+            outcome=outcome_of(state),
+            is_answer=False,
+            message_id=half.message_id,
+            transaction_id=half.transaction_id,
+            broker_name=half.queue.broker_name,
+        )
         try:
-            await self._running().brokers.end_transaction(
-                half.queue,
-                EndTransaction(
-                    topic=half.queue.topic,
-                    producer_group=self._group,
-                    half_offset=Long(half.queue_offset),
-                    physical_offset=Long(location_of(half.offset_message_id)[1]),
-                    outcome=outcome_of(state),
-                    is_answer=False,
-                    message_id=half.message_id,
-                    transaction_id=half.transaction_id,
-                    broker_name=half.queue.broker_name,
-                ),
-            )
+            with self._reporting() as instance:
+                await instance.brokers.end_transaction(half.queue, header)
         except OrbitError as error:
             raise TransactionPendingError(
                 f"the {state.name.lower()} of transaction {half.message_id} was not confirmed, its "
@@ -297,14 +346,37 @@ class TransactionProducer(Producer):
         (message,) = received_messages(
             record, check.broker_name or address, namespace=self._options.namespace
         )
+        with self._reporting() as instance:
+            state = await self._checked(message)
+            if state is not None:
+                await self._answer(instance, address, check, message, state)
+
+    async def _checked(self, message: ReceivedMessage) -> TransactionState | None:
+        """Call the check function; None if it fails, and the broker asks again."""
         async with self._checks:
+            if self._state.stopping:
+                return None
+            task = asyncio.current_task()
+            assert task is not None
+            self._checking.add(task)
             try:
-                state = checked_state(await _call(self._on_check, message), "on_check")
+                return checked_state(await _call(self._on_check, message), "on_check")
             except Exception:
                 log.exception(
                     "check of a transaction failed; the broker asks again id=%s", message.message_id
                 )
-                return
+                return None
+            finally:
+                self._checking.discard(task)
+
+    async def _answer(
+        self,
+        instance: ClientInstance,
+        address: str,
+        check: CheckTransaction,
+        message: ReceivedMessage,
+        state: TransactionState,
+    ) -> None:
         if self._send_tracing is not None:
             self._send_tracing.decided(
                 message,
@@ -328,9 +400,7 @@ class TransactionProducer(Producer):
             broker_name=check.broker_name,
         )
         try:
-            await self._running().rpc.call(
-                address, answer, timeout_ms=self._options.call_timeout_ms
-            )
+            await instance.rpc.call(address, answer, timeout_ms=self._options.call_timeout_ms)
         except OrbitError as error:
             log.warning(
                 "end of a checked transaction not confirmed id=%s broker=%s reason=%s",

@@ -54,10 +54,11 @@ def half_message(message: Message, group: str) -> Message:
     """A message marked as part of a transaction; raises MessageError if it cannot be one."""
     if not isinstance(message, Message):
         raise MessageTypeError("message", message, takes="one Message; a batch has no transaction")
-    if message.delay_level:
+    if message.delay_level or message.has_due_time:
+        what = f"delay_level={message.delay_level}" if message.delay_level else "a due time"
         raise MessageError(
-            f"a message of a transaction cannot be delayed; it has delay_level={message.delay_level}",
-            hint="leave out delay_level, or send it without a transaction",
+            f"a message of a transaction cannot be delayed; it has {what}",
+            hint="leave out the delay, or send it without a transaction",
         )
     return message.with_reserved(
         {property_names.HALF_MESSAGE: "true", property_names.PRODUCER_GROUP: group}
