@@ -291,9 +291,10 @@ class Driver:
         )
         return [Received(**message) for message in result["messages"]]
 
-    def close_consumer(self, consumer: str) -> None:
-        """Shut an open consumer down."""
-        self.call("close_consumer", consumer=consumer)
+    def close_consumer(self, consumer: str) -> list[Received]:
+        """Shut an open consumer down; the Java driver then has all that it received."""
+        result = self.call("close_consumer", consumer=consumer)
+        return [Received(**message) for message in result.get("messages", ())]
 
     def close_producer(self, producer: str) -> None:
         """Shut an open producer down."""

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
 from orbitmq.client import Message
-from orbitmq.client.aio import Producer, PushConsumer
+from orbitmq.client.aio import Producer
 from orbitmq.clock import SystemClock
 from orbitmq.model.queues import MessageQueue
 from tests.interop.building import LINES
 from tests.interop.drivers import Driver, JavaDriver
-from tests.interop.python_trials import Inbox, Trial
+from tests.interop.group_members import Member, OfficialMember, PythonMember, Seen
+from tests.interop.python_trials import Trial
 from tests.interop.timeouts import CLIENT_TIMEOUT_S
-from tests.waiting import beside
 
 pytestmark = pytest.mark.interop
 
@@ -33,77 +31,6 @@ SETTLED_ROUNDS = 5
 SETTLING_TRIES = 5
 # Clients look for their queues and locks this often, not every twenty seconds.
 LOOK_INTERVAL_MS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A message as one member of the group saw it."""
-
-    body: str
-    queue_id: int
-    received_ms: int
-
-
-class Member(Protocol):
-    """A consumer of the group, of any kind."""
-
-    name: str
-
-    async def seen(self) -> list[Seen]: ...
-
-    async def leave(self) -> None: ...
-
-
-class OfficialMember:
-    """A consumer in a driver's process."""
-
-    def __init__(self, driver: Driver, trial: Trial, name: str) -> None:
-        self.name = name
-        self._driver = driver
-        self._consumer = f"{trial.topic}-{name}"
-        self._trial = trial
-        self._left: list[Seen] | None = None
-
-    async def join(self, *, kind: str) -> None:
-        await beside(
-            self._driver.open_consumer,
-            self._consumer,
-            self._trial.site.name_server,
-            self._trial.topic,
-            group=self._trial.group,
-            kind=kind,
-        )
-        self._trial.at_end(self.leave)
-
-    async def seen(self) -> list[Seen]:
-        if self._left is not None:
-            return self._left
-        received = await beside(self._driver.received, self._consumer, 0)
-        return [Seen(m.body, m.queue_id, m.received_ms) for m in received]
-
-    async def leave(self) -> None:
-        if self._left is None:
-            seen = await self.seen()
-            await beside(self._driver.close_consumer, self._consumer)
-            self._left = seen
-
-
-class PythonMember:
-    """A consumer of ours, in this process."""
-
-    def __init__(self, name: str, consumer: PushConsumer, inbox: Inbox) -> None:
-        self.name = name
-        self._consumer = consumer
-        self._inbox = inbox
-
-    async def seen(self) -> list[Seen]:
-        return [
-            Seen(m.body.decode(), m.queue_id, received_ms)
-            for m, received_ms in zip(self._inbox.messages, self._inbox.received_ms, strict=True)
-        ]
-
-    async def leave(self) -> None:
-        await self._consumer.stop()
 
 
 class MixedGroup:

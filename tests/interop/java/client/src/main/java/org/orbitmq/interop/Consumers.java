@@ -20,7 +20,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Consumers that live on between requests: {@code open_consumer}, then {@code received} any number of
- * times, which waits for a number of messages and shows all so far, then {@code close_consumer}.
+ * times, which waits for a number of messages and shows all so far, then {@code close_consumer}, which
+ * shows all of them.
  */
 final class Consumers {
     private static final int HEARTBEAT_INTERVAL_MS = 1_000;
@@ -167,6 +168,8 @@ final class Consumers {
     private Object close() {
         closing = true;
         shutdown.run();
-        return Map.of();
+        synchronized (received) {
+            return Map.of("messages", new ArrayList<>(received));
+        }
     }
 }
