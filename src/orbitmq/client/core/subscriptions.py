@@ -1,7 +1,7 @@
 """Subscriptions: expressions, their versions, and the exact check of tags.
 
 An expression lists tags (`TagA || TagB`, or `*` for all messages) or is an SQL92 condition on the
-properties of a message. The broker filters by the hash of a tag, which two tags may share, so a
+properties of a message. A filter class names a function of filter servers instead. The broker filters by the hash of a tag, which two tags may share, so a
 consumer checks the tag itself.
 
 Threads: a table belongs to the event loop of its consumer.
@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from orbitmq.errors import FilterSyntaxError, StateError
+from orbitmq.errors import FilterError, FilterSyntaxError, StateError
 from orbitmq.filtering.tags import check_typed, parse_tags
 from orbitmq.model.names import check_topic
 from orbitmq.model.subscriptions import EVERYTHING, SQL92, TAG, Subscription
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
+
+CLASS_LENGTH_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,22 @@ def subscription_of(topic: str, expression: Expression, *, version_ms: int) -> S
     )
 
 
+def class_subscription_of(topic: str, filter_class: object, *, version_ms: int) -> Subscription:
+    """Build a subscription that filter servers filter by a class."""
+    if not isinstance(filter_class, str) or not 0 < len(filter_class) <= CLASS_LENGTH_MAX:
+        raise FilterError(
+            f"filter_class is {filter_class!r:.60}",
+            hint="it takes the name of a filter, as `orbitmq filterserver filters` lists them",
+        )
+    return Subscription(
+        topic=topic,
+        class_filter=True,
+        expression=filter_class,
+        expression_type=TAG,
+        version=version_ms,
+    )
+
+
 def tag_check(subscription: Subscription) -> Callable[[str], bool]:
     """Return a function that says whether a tag is really subscribed to."""
     if not subscription.is_by_tag or not subscription.tags:
@@ -85,10 +103,21 @@ class Subscriptions:
     def __contains__(self, topic: str) -> bool:
         return topic in self._by_topic
 
-    def add(self, topic: str, expression: Expression = EVERYTHING) -> Subscription:
-        """Subscribe to a topic, or change the expression."""
+    def add(
+        self, topic: str, expression: Expression = EVERYTHING, *, filter_class: str | None = None
+    ) -> Subscription:
+        """Subscribe to a topic, or change the expression or the class."""
         check_topic(topic)
-        added = subscription_of(topic, expression, version_ms=self._next_version_ms(topic))
+        version_ms = self._next_version_ms(topic)
+        if filter_class is None:
+            added = subscription_of(topic, expression, version_ms=version_ms)
+        elif expression != EVERYTHING:
+            raise FilterError(
+                f"topic {topic!r} cannot be filtered by {expression!r:.60} and by a class",
+                hint="give either an expression or filter_class; the class can check tags, too",
+            )
+        else:
+            added = class_subscription_of(topic, filter_class, version_ms=version_ms)
         self._by_topic[topic] = added
         self._checks[topic] = tag_check(added)
         return added

@@ -252,6 +252,11 @@ class Routes:
             if group.name in broker_names
         }
 
+    def filter_servers(self, topic: str, broker_address: str) -> list[str]:
+        """Return the filter servers of a broker, as the cached route of a topic has them."""
+        known = self._known.get(topic)
+        return [] if known is None else known.route.filter_servers.get(broker_address, [])
+
     def addresses(self) -> list[BrokerAddress]:
         """Return every broker of the cached routes."""
         return [

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.instance.broker_calls import PullStatus
+from orbitmq.client.aio.push.filter_server_choice import FilterServerChoice
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import BrokerUnknownError, OrbitError, RemoteError
 from orbitmq.lifecycle import cancel_and_wait
@@ -51,6 +52,7 @@ _REPEAT_MS: Final = 60_000
 
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET | PullFlag.SUSPEND)
 _HOLD: Final = int(PullFlag.SUSPEND)
+_CLASS_FILTER: Final = int(PullFlag.CLASS_FILTER)
 # The broker does not know the subscription, or only an older one: a heartbeat is sent at once.
 _SUBSCRIPTION_UNKNOWN: Final = frozenset(
     {
@@ -113,6 +115,7 @@ class QueuePuller:
         self._tasks: dict[MessageQueue, asyncio.Task[None]] = {}
         self._windows: dict[MessageQueue, Window] = {}
         self._waits: dict[MessageQueue, asyncio.Event] = {}
+        self._filter_servers = FilterServerChoice(instance.routes)
         # Which broker of its group to pull a queue from, as the last reply suggested.
         self._broker_ids: dict[MessageQueue, int] = {}
         self._warned_ms: dict[MessageQueue, float] = {}
@@ -141,6 +144,7 @@ class QueuePuller:
         self._windows.pop(queue, None)
         self._waits.pop(queue, None)
         self._broker_ids.pop(queue, None)
+        self._filter_servers.forget(queue)
         self._warned_ms.pop(queue, None)
         self._flow.set_queue_count(len(self._tasks))
 
@@ -218,15 +222,20 @@ class QueuePuller:
         address, is_slave = await self._address(queue)
         subscription = self._subscriptions.of(queue.topic)
         committed = (self._offsets.cached(queue) or 0) if self._commits and not is_slave else 0
+        flag = _COMMIT if committed > 0 else _HOLD
+        if subscription.class_filter:
+            address = await self._filter_servers.choose(queue, address, subscription.expression)
+            flag |= _CLASS_FILTER
         header = PullMessages(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=Long(offset),
             messages_max=self._options.pull_batch_size,
-            system_flag=_COMMIT if committed > 0 else _HOLD,
+            system_flag=flag,
             commit_offset=Long(committed),
             suspend_timeout_ms=Long(HOLD_MS),
+            expression=subscription.expression if subscription.class_filter else None,
             subscription_version=Long(subscription.version),
             expression_type=subscription.expression_type,
             bytes_max=self._options.pull_batch_bytes,
@@ -303,6 +312,7 @@ class QueuePuller:
             await self._instance.clock.sleep_ms(BROKER_BUSY_MS)
             return
         self._warn(queue, error)
+        self._filter_servers.failed(queue)
         if isinstance(error, RemoteError):
             if error.code == ResponseCode.TOPIC_NOT_EXIST:
                 self._lives.note_missing(queue)

@@ -192,15 +192,20 @@ class PushConsumer(TracedClient):
 
     # --- topics ---------------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, expression: Expression = EVERYTHING) -> None:
+    def subscribe(
+        self, topic: str, expression: Expression = EVERYTHING, *, filter_class: str | None = None
+    ) -> None:
         """Subscribe to a topic: all its messages, those with some tags, or those `by_sql(...)`.
+
+        With `filter_class`, the filter servers of its brokers choose the messages, by a function
+        that is installed there under this name.
 
         On a running consumer it takes a moment until the brokers know. If they refuse, it is
         logged.
         """
         self._state.check_not_stopped()
         wrapped = namespaces.wrap(self._options.namespace, topic)
-        self._subscriptions.add(wrapped, expression)
+        self._subscriptions.add(wrapped, expression, filter_class=filter_class)
         self._tell(wrapped)
 
     def unsubscribe(self, topic: str) -> None:
