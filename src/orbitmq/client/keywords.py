@@ -57,6 +57,7 @@ class TracedKeywords(ClientKeywords, total=False):
     trace_interval_ms: int
     trace_pending_max: int
     trace_close_ms: int
+    opentelemetry: bool
 
 
 class ProducerKeywords(TracedKeywords, total=False):

@@ -7,10 +7,11 @@ the environment, as ORBITMQ_ and the option's name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from orbitmq.errors import OptionValueError, SettingsError
+from orbitmq.errors import OptionValueError, PackageMissingError, SettingsError
 from orbitmq.model.names import TEMPLATE_TOPIC, TRACE_TOPIC, check_topic
 from orbitmq.settings import option
 from orbitmq.transport.addresses import parse_addresses
@@ -173,11 +174,20 @@ class TracedOptions(ClientOptions):
         high=600_000,
         doc="How long a client that stops waits until its last trace records are sent.",
     )
+    opentelemetry: bool = option(
+        False,
+        doc="Make OpenTelemetry spans of sends and of calls of listeners, and send their context "
+        "along as properties. Needs the extra `opentelemetry`.",
+    )
 
     def __post_init__(self) -> None:
         # Not super(): a dataclass with slots is a new class, which super() does not know.
         ClientOptions.__post_init__(self)
         check_topic(self.trace_topic)
+        if self.opentelemetry and find_spec("opentelemetry") is None:
+            raise PackageMissingError(
+                "opentelemetry-api", needed_by="opentelemetry=True", extra="opentelemetry"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,14 +118,19 @@ class Message:
 
     def with_reserved(self, properties: Mapping[str, str]) -> Message:
         """Return a copy with further properties of RocketMQ's own; for clients, not for users."""
+        return self._with(
+            "reserved_properties", MappingProxyType({**self.reserved_properties, **properties})
+        )
+
+    def with_properties(self, properties: Mapping[str, str]) -> Message:
+        """Return a copy with further properties of the user's own."""
+        return self._with("properties", _properties({**self.properties, **properties}))
+
+    def _with(self, changed: str, value: object) -> Message:
         copy = object.__new__(Message)
         for name in self.__slots__:
             _set(copy, name, getattr(self, name))
-        _set(
-            copy,
-            "reserved_properties",
-            MappingProxyType({**self.reserved_properties, **properties}),
-        )
+        _set(copy, changed, value)
         return copy
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING
 
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
 from orbitmq.client.aio.pull.lite_pull_member import LitePullMember, QueuesListener
-from orbitmq.client.aio.pull.poll_tracing import PollTracing
+from orbitmq.client.aio.pull.poll_tracing import PollTracing, poll_tracing_of
 from orbitmq.client.aio.pull.queue_lookups import QueueLookups
 from orbitmq.client.aio.sending.traced_client import TracedClient
 from orbitmq.client.core.argument_checks import check_function
 from orbitmq.client.core.consuming.allocation import Allocation, averagely
 from orbitmq.client.core.namespaces import unwrap, wrap
 from orbitmq.client.core.subscriptions import Expression, Subscriptions
-from orbitmq.client.core.tracing.deliveries import DeliveryRecords
 from orbitmq.client.keywords import LitePullKeywords, options_of
 from orbitmq.client.options import LitePullOptions
 from orbitmq.clock import SystemClock, time_limit
@@ -110,12 +109,15 @@ class LitePullConsumer(QueueLookups, TracedClient):
             on_assigned=self._without_namespaces(self._on_assigned) if self._on_assigned else None,
             listeners=self._listeners,
         )
-        if self._options.trace:
-            writer = await self._start_tracing(
+        self._poll_tracing = poll_tracing_of(
+            await self._start_tracing(
                 self._group, self._options, rpc_hooks=self._rpc_hooks, clock=self._clock
-            )
-            records = DeliveryRecords(unwrap(self._namespace, self._group))
-            self._poll_tracing = PollTracing(writer, records, self._clock)
+            ),
+            self._options,
+            client_id=self._instance.client_id,
+            group=self._group,
+            clock=self._clock,
+        )
         await member.start()
         self._member = member
         if self._is_assigned:

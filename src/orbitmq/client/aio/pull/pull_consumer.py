@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.client.aio.group.offset_stores import offset_store_of
 from orbitmq.client.aio.instance.broker_calls import PullStatus
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
-from orbitmq.client.aio.pull.poll_tracing import PollTracing
+from orbitmq.client.aio.pull.poll_tracing import PollTracing, poll_tracing_of
 from orbitmq.client.aio.pull.queue_lookups import QueueLookups
 from orbitmq.client.aio.pull.queue_reads import PullResult, QueueReads
 from orbitmq.client.aio.sending.traced_client import TracedClient
-from orbitmq.client.core.namespaces import unwrap, wrap
+from orbitmq.client.core.namespaces import wrap
 from orbitmq.client.core.subscriptions import Expression, subscription_of
-from orbitmq.client.core.tracing.deliveries import DeliveryRecords
 from orbitmq.client.keywords import PullKeywords, options_of
 from orbitmq.client.options import PullOptions
 from orbitmq.clock import SystemClock
@@ -92,12 +91,15 @@ class PullConsumer(QueueLookups, TracedClient):
         instance = await acquire(self._options, rpc_hooks=self._rpc_hooks, clock=self._clock)
         self._instance = instance
         self._member = _PullMember(instance, self._group, self._options)
-        if self._options.trace:
-            writer = await self._start_tracing(
+        self._poll_tracing = poll_tracing_of(
+            await self._start_tracing(
                 self._group, self._options, rpc_hooks=self._rpc_hooks, clock=self._clock
-            )
-            records = DeliveryRecords(unwrap(self._namespace, self._group))
-            self._poll_tracing = PollTracing(writer, records, self._clock)
+            ),
+            self._options,
+            client_id=instance.client_id,
+            group=self._group,
+            clock=self._clock,
+        )
         await self._member.offset_store.load()
         await instance.add_consumer(self._member)
 

@@ -41,6 +41,8 @@ class ConsumeContext:
     notes: dict[str, object] = field(default_factory=dict)
     result: ConsumeResult | None = None
     outcome: CallOutcome | None = None
+    # What the listener raised, if it did.
+    error: BaseException | None = None
     spent_ms: float = 0.0
 
 

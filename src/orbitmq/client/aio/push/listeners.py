@@ -286,12 +286,12 @@ class ListenerCall:
         context: ConsumeContext,
         worker: Worker,
         result: ConsumeResult,
-        *,
-        raised: bool = False,
+        error: BaseException | None = None,
     ) -> None:
         context.result = result
+        context.error = error
         context.spent_ms = self._clock.monotonic_ms() - worker.started_ms
-        context.outcome = self._outcome(result, context.spent_ms, raised=raised)
+        context.outcome = self._outcome(result, context.spent_ms, raised=error is not None)
         notify_after(self._hooks, context)
 
     def _raised(
@@ -306,7 +306,7 @@ class ListenerCall:
         reason = reason_of(error)
         result = Suspend(reason=reason) if self.ordered else RetryLater(reason=reason)
         if context is not None:
-            self._after(context, worker, result, raised=True)
+            self._after(context, worker, result, error)
         return self._finished(run, messages, worker, result)
 
     def _finished(

@@ -149,13 +149,19 @@ class PushConsumer(TracedClient):
         self._instance = await instances.acquire(
             options, rpc_hooks=self._rpc_hooks, clock=self._clock
         )
-        hooks = self._hooks
-        if options.trace:
-            writer = await self._start_tracing(
-                self._group, options, rpc_hooks=self._rpc_hooks, clock=self._clock
-            )
-            records = DeliveryRecords(namespaces.unwrap(options.namespace, self._group))
-            hooks = (*hooks, ConsumeTracing(writer, records, self._clock))
+        hooks = [*self._hooks]
+        group = namespaces.unwrap(options.namespace, self._group)
+        writer = await self._start_tracing(
+            self._group, options, rpc_hooks=self._rpc_hooks, clock=self._clock
+        )
+        if writer is not None:
+            hooks.append(ConsumeTracing(writer, DeliveryRecords(group), self._clock))
+        if options.opentelemetry:
+            # Imported here, as the package is optional.
+            from orbitmq.client.aio.push.consume_spans import ConsumeSpans
+
+            client_id, namespace = self._instance.client_id, options.namespace
+            hooks.append(ConsumeSpans(client_id, namespace, group=group, is_broadcast=broadcasts))
         member = PushMember(
             self._instance,
             self._group,

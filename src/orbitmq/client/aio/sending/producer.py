@@ -146,7 +146,9 @@ class Producer(TracedClient):
             message, SendMode.AWAITED, self._time(timeout_ms), queue, selector, argument
         )
         if self._accumulator is not None and selector is None and isinstance(message, Message):
-            return await self._accumulator.add(message, queue=queue, timeout_ms=request.timeout_ms)
+            return await self._accumulator.add(
+                sender.created(message), queue=queue, timeout_ms=request.timeout_ms
+            )
         return await sender.send(request)
 
     def send_async(
@@ -323,15 +325,21 @@ class Producer(TracedClient):
                 options, rpc_hooks=self._rpc_hooks, clock=self._clock
             )
         hooks = self._hooks
-        if options.trace:
-            writer = await self._start_tracing(
-                self._group, options, rpc_hooks=self._rpc_hooks, clock=self._clock
-            )
+        writer = await self._start_tracing(
+            self._group, options, rpc_hooks=self._rpc_hooks, clock=self._clock
+        )
+        if writer is not None:
             self._send_tracing = SendTracing(
                 writer, group=self._group, namespace=options.namespace, clock=self._clock
             )
             hooks = hooks.with_hook(self._send_tracing)
-        sender = Sender(instance, group=self._group, options=options, hooks=hooks)
+        kind = Sender
+        if options.opentelemetry:
+            # Imported here, as the package is optional.
+            from orbitmq.client.aio.sending.send_spans import SpanSender
+
+            kind = SpanSender
+        sender = kind(instance, group=self._group, options=options, hooks=hooks)
         self._requesting = Requesting(instance, sender, options)
         if options.accumulate:
             self._accumulator = Accumulator(

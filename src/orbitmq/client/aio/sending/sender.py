@@ -92,6 +92,10 @@ class Sender:
         sending.begin(self._parts.clock.monotonic_ms())
         return sending
 
+    def created(self, message: Message) -> Message:
+        """Note that a message waits to be sent in a batch; returns what to send."""
+        return message
+
     async def send(self, request: SendRequest) -> SendResult:
         """Send, and wait for the result; a caller that is cancelled abandons the send."""
         done: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()

@@ -28,9 +28,11 @@ class TracedClient(ClientLifecycle):
 
     async def _start_tracing(
         self, group: str, options: TracedOptions, *, rpc_hooks: Sequence[RpcHook], clock: Clock
-    ) -> TraceWriter:
-        self._tracing = TraceWriter(group, options, rpc_hooks=rpc_hooks, clock=clock)
-        await self._tracing.start()
+    ) -> TraceWriter | None:
+        """Start to write traces, if the options ask for it."""
+        if options.trace:
+            self._tracing = TraceWriter(group, options, rpc_hooks=rpc_hooks, clock=clock)
+            await self._tracing.start()
         return self._tracing
 
     async def _stop_tracing(self) -> None:
