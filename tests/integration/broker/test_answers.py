@@ -100,6 +100,15 @@ async def test_an_answer_that_reaches_nobody_is_an_error_and_stored(
     await site.stored(REPLY_TOPIC, 0, 1)
 
 
+async def test_a_refusal_quotes_little_of_a_long_client_id(peer: Peer) -> None:
+    header = send_header(REPLY_TOPIC, kind=SendAnswer, REPLY_TO_CLIENT="x" * 30_000)
+
+    reply = await peer.ask(header, b"to whom")
+
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert len(reply.remark) < 1000
+
+
 async def test_a_requester_that_refuses_an_answer_is_named(
     peer: Peer, requester: Requester
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from orbitmq.client import Producer as BlockingProducer
 from orbitmq.client import PushConsumer as BlockingPushConsumer
 from orbitmq.client.aio.sending.producer import Producer
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.clock import ManualClock
 from orbitmq.errors import (
     MessageError,
     MessageTypeError,
@@ -26,6 +29,7 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.queries import ReadMessage
 from tests.integration.client.conftest import WAIT_SECONDS, Cluster
 from tests.integration.client.consuming import Seen, consumer_of, send
+from tests.integration.client.scripted_servers import ScriptedBroker, scripted_cluster, silent
 from tests.integration.client.threads import blocking, no_thread_is_left
 from tests.waiting import until
 
@@ -185,6 +189,86 @@ async def test_a_message_is_done_although_its_reply_finds_nobody(
 
     assert seen.bodies == [b"asks", b"plain"]
     assert caplog.text.count("reply not delivered") == 1
+
+
+async def test_the_first_of_several_repliers_is_heard_and_the_others_are_logged_once(
+    cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    bodies = [b"request %d" % number for number in range(20)]
+    replied = Seen()
+
+    async def reply(message: ReceivedMessage) -> Reply:
+        replied.add(message)
+        return Reply(message.body.upper())
+
+    consumers = [
+        consumer_of(
+            cluster, group, on_message=reply, message_model="BROADCASTING", instance_name=name,
+            local_offset_dir=tmp_path,
+        )
+        for name in ("one", "two")
+    ]  # fmt: skip
+    for consumer in consumers:
+        consumer.subscribe(topic)
+    with caplog.at_level(logging.WARNING, "orbitmq.client"):
+        async with consumers[0], consumers[1], Producer(namesrv=cluster.namesrv) as producer:
+            replies = [
+                await producer.request(Message(topic, body), timeout_ms=PATIENCE_MS)
+                for body in bodies
+            ]
+            await replied.count(2 * len(bodies))
+
+    assert [reply.body for reply in replies] == [body.upper() for body in bodies]
+    # Each consumer logs one, and counts the others.
+    assert 1 <= caplog.text.count("reply not delivered times=1 ") <= 2
+    assert caplog.text.count("reply not delivered") <= 2
+
+
+async def test_a_request_that_fails_at_first_is_replied_to_by_its_retry(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await cluster.stop_broker()
+    await cluster.start_broker(messageDelayLevel="0s 0s 0s 0s")
+    await cluster.make_topic(topic, queues=1)
+    attempts = Seen()
+
+    async def second_time(message: ReceivedMessage) -> Reply:
+        attempts.add(message)
+        if message.reconsume_times == 0:
+            raise ValueError("not yet")
+        return Reply(message.body.upper())
+
+    consumer = consumer_of(cluster, group, on_message=second_time)
+    consumer.subscribe(topic)
+    async with consumer, Producer(namesrv=cluster.namesrv) as producer:
+        reply = await producer.request(Message(topic, b"hello"), timeout_ms=PATIENCE_MS)
+
+    assert reply.body == b"HELLO"
+    assert [message.wants_reply for message in attempts.messages] == [True, True]
+
+
+async def test_a_request_that_no_broker_acknowledges_ends_with_its_own_time() -> None:
+    async with scripted_cluster(ScriptedBroker("a", silent)) as cluster:
+        clock = ManualClock()
+        async with Producer(namesrv=cluster.namesrv, clock=clock) as producer:
+            asking = asyncio.create_task(producer.request(Message("t", b"x"), timeout_ms=150))
+            await until(lambda: len(cluster["a"].sends) == 1)
+            await clock.advance(200)
+
+            with pytest.raises(RequestTimeoutError, match="no broker has acknowledged it") as error:
+                await asking
+            assert not error.value.sent
+
+
+async def test_a_request_may_wait_for_ever(cluster: Cluster, topic: str, group: str) -> None:
+    await cluster.make_topic(topic, queues=1)
+    consumer = consumer_of(cluster, group, on_message=shout)
+    consumer.subscribe(topic)
+    async with consumer, Producer(namesrv=cluster.namesrv) as producer:
+        reply = await producer.request(Message(topic, b"hello"), timeout_ms=math.inf)
+
+    assert reply.properties[property_names.REPLY_TTL_MS] == str(2**63 - 1)
 
 
 async def test_a_reply_reaches_a_requester_that_knew_only_another_broker(

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PUSH_TIMEOUT_MS: Final = 10_000
+# Characters of a client id, or of a requester's remark, that a refusal quotes.
+_SHOWN_MAX: Final = 300
 _HEADERS: Final[dict[int, type[SendMessage]]] = {
     RequestCode.SEND_REPLY_MESSAGE: SendAnswer,
     RequestCode.SEND_REPLY_MESSAGE_V2: SendAnswerShort,
@@ -120,9 +122,10 @@ class AnswerRequests:
                 hint="copy it from the request",
             )
         client = self.members.find_client(client_id)
+        shown = client_id[:_SHOWN_MAX]
         if client is None:
             raise _not_pushed(
-                f"push reply message fail, channel of <{client_id}> not found.",
+                f"push reply message fail, channel of <{shown}> not found.",
                 hint="the requester has gone, or is not connected to this broker",
             )
         now_ms = self.clock.now_ms()
@@ -147,12 +150,12 @@ class AnswerRequests:
             reply = await client.connection.ask(make_request(header, body), _PUSH_TIMEOUT_MS)
         except OrbitError as error:
             raise _not_pushed(
-                f"push reply message to {client_id} fail: {error}",
+                f"push reply message to {shown} fail: {error}",
                 hint="the requester has gone, or is stuck",
             ) from error
         if reply.code != ResponseCode.SUCCESS:
             raise _not_pushed(
-                f"push reply message to {client_id} fail: {reply.remark or reply.code}",
+                f"push reply message to {shown} fail: {reply.remark[:_SHOWN_MAX] or reply.code}",
                 hint="the requester no longer waits for it",
             )
 

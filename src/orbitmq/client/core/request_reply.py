@@ -38,6 +38,7 @@ _NEEDED: Final = (
     property_names.REPLY_TO_CLIENT,
     property_names.CORRELATION_ID,
 )
+_TTL_MS_MAX: Final = 2**63 - 1
 _NO_HOST: Final = encode_host("0.0.0.0", 0)  # noqa: S104  # shown, not bound to
 
 
@@ -54,7 +55,7 @@ def as_request(
         {
             property_names.CORRELATION_ID: correlation_id,
             property_names.REPLY_TO_CLIENT: client_id,
-            property_names.REPLY_TTL_MS: str(int(timeout_ms)),
+            property_names.REPLY_TTL_MS: str(int(min(timeout_ms, _TTL_MS_MAX))),
         }
     )
 

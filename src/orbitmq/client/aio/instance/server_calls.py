@@ -51,6 +51,9 @@ _NAME_SERVERS: Final = "PROP_NAMESERVER_ADDR"
 _CONSUME_TYPE: Final = "PROP_CONSUME_TYPE"
 _CLIENT_VERSION: Final = "PROP_CLIENT_VERSION"
 
+# Characters of a foreign correlation id that a reply quotes.
+_SHOWN_MAX: Final = 100
+
 
 class ServerCalls:
     """Passes requests of brokers to the producer or consumer concerned."""
@@ -174,7 +177,8 @@ class ServerCalls:
             # Compat: Java's client reports success, so that the replier never learns of it.
             return request.reply(
                 code=ResponseCode.SYSTEM_ERROR,
-                remark=f"the reply to {correlation_id!r} came too late, or is not the first one",
+                remark=f"the reply to {correlation_id[:_SHOWN_MAX]!r} came too late, or is not the "
+                "first one",
             )
         return request.reply()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.sending.producer import inner_producer
 from orbitmq.errors import MessageError, OrbitError
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Replies that find nobody are logged at most this often: with several repliers to each request, as
+# in broadcasting, that is most of them.
+_REPEAT_MS: Final = 60_000
+
 
 class ListenerReplies:
     """Sends the replies of one consumer's listener.
@@ -26,6 +30,9 @@ class ListenerReplies:
     def __init__(self, instance: ClientInstance) -> None:
         self._instance = instance
         self._loop = asyncio.get_running_loop()
+        # Since the last one that was logged.
+        self._undelivered = 0
+        self._log_again_ms = instance.clock.monotonic_ms()
 
     async def send(self, message: ReceivedMessage, reply: Reply) -> None:
         """Send the reply to a message; raises MessageError if the reply is invalid."""
@@ -38,7 +45,19 @@ class ListenerReplies:
         except MessageError:
             raise
         except OrbitError as error:
-            log.warning("reply not delivered message=%r reason=%s", message, error)
+            self._note(message, error)
+
+    def _note(self, message: ReceivedMessage, error: OrbitError) -> None:
+        self._undelivered += 1
+        now_ms = self._instance.clock.monotonic_ms()
+        if now_ms >= self._log_again_ms:
+            log.warning(
+                "reply not delivered times=%d message=%r reason=%s",
+                self._undelivered,
+                message,
+                error,
+            )
+            self._undelivered, self._log_again_ms = 0, now_ms + _REPEAT_MS
 
     def send_from_thread(self, message: ReceivedMessage, reply: Reply) -> None:
         """Do the same from the thread of a plain listener, which waits."""

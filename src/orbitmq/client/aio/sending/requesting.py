@@ -26,6 +26,7 @@ from orbitmq.errors import (
     RequestTimeoutError,
     RouteNotFoundError,
     SendError,
+    SendTimeoutError,
 )
 from orbitmq.model.messages import Message
 
@@ -76,6 +77,7 @@ class Requesting:
         if not isinstance(message, Message):
             raise MessageTypeError("the request", message, takes="a Message")
         answers = self._instance.answers
+        send_timeout_ms, left_ms = self._options.send_timeout_ms, timeout_ms
         correlation_id = str(uuid.uuid4())
         answer = answers.expect(correlation_id)
         sent: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
@@ -84,7 +86,7 @@ class Requesting:
             async with time_limit(self._clock, timeout_ms):
                 began_ms = self._clock.monotonic_ms()
                 await self._introduce(message.topic, timeout_ms=timeout_ms)
-                spent_ms = self._clock.monotonic_ms() - began_ms
+                left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
                 await self._send(
                     SendRequest(
                         as_request(
@@ -94,7 +96,7 @@ class Requesting:
                             timeout_ms=timeout_ms,
                         ),
                         SendMode.ASYNC,
-                        max(1.0, min(timeout_ms - spent_ms, self._options.send_timeout_ms)),
+                        max(1.0, min(left_ms, send_timeout_ms)),
                         queue,
                         selector,
                         argument,
@@ -102,7 +104,9 @@ class Requesting:
                     sent,
                 )
                 return await answer
-        except TimeoutError as error:
+        except (TimeoutError, SendTimeoutError) as error:
+            if isinstance(error, SendTimeoutError) and send_timeout_ms < left_ms:
+                raise
             raise RequestTimeoutError(
                 message.topic,
                 correlation_id,
@@ -194,8 +198,10 @@ async def send_reply(
     failure: OrbitError | None = None
     for queue in queues[: retries + 1]:
         left_ms = deadline_ms - clock.monotonic_ms()
-        if left_ms <= 0:
+        if left_ms <= 0 and failure is not None:
             break
+        # At least one attempt, whose failure then says what took the time.
+        left_ms = max(1.0, left_ms)
         attempt = SendRequest(message, SendMode.AWAITED, left_ms, queue, None, None)
         try:
             return await sender.send(attempt)
