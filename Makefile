@@ -95,6 +95,10 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.client_send --rounds 3 --seconds 1 --output .cache/client_send.json
 	$(BIN)/python -m benchmarks.client_consume --rounds 3 --output .cache/client_consume.json
 	$(BIN)/python -m benchmarks.request_reply --rounds 3 --seconds 1 --output .cache/request_reply.json
+	$(BIN)/python -m benchmarks.delayed_messages --messages 20000 --seconds 20 --output .cache/delayed_messages.json
+	$(BIN)/python -m benchmarks.pending_timers --messages 100000 --output .cache/pending_timers.json
+	$(BIN)/python -m benchmarks.timer_burst --messages 100000 --output .cache/timer_burst.json
+	$(BIN)/python -m benchmarks.transactions --rounds 3 --seconds 1 --output .cache/transactions.json
 	$(BIN)/python -m benchmarks.spark_kafka --rounds 2 --rows 200000 --output .cache/spark_kafka.json
 
 smoke: setup $(SMOKE)  ## Run each benchmark for one short round

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from benchmarks.load import SERIAL_MARK
 from benchmarks.messages import NOW_MS, body_of
+from orbitmq.model.property_names import TIMER_DELIVER_MS
 from orbitmq.model.versions import OUR_VERSION
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.frame import Encoding
@@ -34,6 +36,19 @@ def send_request(
     topic: str, queue_id: int, body_bytes: int, *, encoding: Encoding = Encoding.JSON
 ) -> Command:
     """Send one message."""
+    return _send(topic, queue_id, body_of(body_bytes), PROPERTIES, encoding)
+
+
+def timer_request(topic: str, queue_id: int, due_ms: int, body_bytes: int) -> Command:
+    """Send one message that is due at a time, with which its body begins."""
+    body = due_ms.to_bytes(8) + body_of(body_bytes - 8)
+    properties = PROPERTIES | {TIMER_DELIVER_MS: str(due_ms)}
+    return _send(topic, queue_id, body, properties, Encoding.JSON)
+
+
+def _send(
+    topic: str, queue_id: int, body: bytes, properties: Mapping[str, str], encoding: Encoding
+) -> Command:
     return _request(
         SendMessageShort(
             producer_group=PRODUCERS,
@@ -44,13 +59,13 @@ def send_request(
             system_flag=0,
             born_timestamp_ms=Long(NOW_MS),
             flag=0,
-            properties=encode_properties(PROPERTIES).decode(),
+            properties=encode_properties(properties).decode(),
             retries=0,
             unit_mode=False,
             batch=False,
             broker_name="benchmark",
         ),
-        body_of(body_bytes),
+        body,
         encoding,
     )
 

@@ -184,13 +184,21 @@ def facts_of(line: str | None) -> dict[str, Any]:
     return facts
 
 
-def options(description: str, name: str, *, rounds: int, seconds: float) -> argparse.Namespace:
-    """Read the command line."""
+def options(
+    description: str,
+    name: str,
+    *,
+    rounds: int,
+    seconds: float,
+    java_warm_up_seconds: float = 60.0,
+    messages: int | None = None,
+) -> argparse.Namespace:
+    """Read the command line; with `messages` it has their number."""
     parser = plan_options(
         description,
         rounds=rounds,
         seconds=seconds,
-        java_warm_up_seconds=60.0,
+        java_warm_up_seconds=java_warm_up_seconds,
         output=RESULTS / f"{name}.json",
     )
     parser.add_argument(
@@ -199,6 +207,8 @@ def options(description: str, name: str, *, rounds: int, seconds: float) -> argp
         metavar="COMMAND",
         help="compare with the broker of this `orbitmq`, instead of the official one",
     )
+    if messages is not None:
+        parser.add_argument("--messages", type=int, default=messages, help="of each slice")
     return parser.parse_args()
 
 
@@ -208,15 +218,22 @@ def ask(
     *,
     flushes: Sequence[str],
     columns: Sequence[Column],
+    official_settings: Mapping[str, str] | None = None,
+    warm_up_seconds: float = 5.0,
 ) -> None:
     """Measure, print the table and keep the results."""
     line = brokers.newest_line(without=chosen.no_java or chosen.smoke or chosen.before)
-    plan = plan_of(chosen, SMOKE)
+    plan = plan_of(chosen, SMOKE, warm_up_seconds=warm_up_seconds)
     facts = facts_of(line)
     with tempfile.TemporaryDirectory(prefix="broker-benchmark-") as folder:
         question = question_in(Path(folder))
         with running_brokers(
-            line, flushes, Path(folder), question.topics, before=chosen.before
+            line,
+            flushes,
+            Path(folder),
+            question.topics,
+            before=chosen.before,
+            official_settings=official_settings,
         ) as under_load:
             measured = asyncio.run(measure(under_load, question, plan))
     rows = summary(measured)

@@ -82,6 +82,10 @@ class LoadingClient:
         """Send requests for this many seconds, and reply to them."""
         return self._do(f"request {topic} {group} {at_once} {seconds}")
 
+    def transact(self, topic: str, *, at_once: int, seconds: float) -> Slice:
+        """Send messages in transactions, each committed, for this many seconds."""
+        return self._do(f"transact {topic} {at_once} {seconds}")
+
     def _do(self, order: str) -> Slice:
         self._process.stdin.write(f"{order}\n")
         self._process.stdin.flush()

@@ -18,7 +18,11 @@ from benchmarks import (
     broker_send,
     broker_start,
     client_rounds,
+    delayed_messages,
+    pending_timers,
     spark_kafka,
+    timer_burst,
+    transactions,
 )
 from benchmarks.rounds import RESULTS
 
@@ -28,14 +32,21 @@ _COLUMNS: Final = {
     "broker_send": broker_send.COLUMNS,
     "broker_pull": broker_pull.COLUMNS,
     "broker_latency": broker_latency.COLUMNS,
+    "delayed_messages": delayed_messages.COLUMNS,
+    "timer_burst": timer_burst.COLUMNS,
+    "transactions": transactions.COLUMNS,
 }
-_CLIENTS: Final = frozenset({"client_send", "client_consume"})
+_CLIENTS: Final = frozenset({"client_send", "client_consume", "request_reply"})
+_PENDING: Final = "pending_timers"
 _SPARK: Final = "spark_kafka"
 
 
 def table_of(name: str) -> str:
     """The table of one benchmark, with a line that says when and where it was measured."""
-    results: dict[str, Any] = msgspec.json.decode((RESULTS / f"{name}.json").read_bytes())
+    file = RESULTS / f"{name}.json"
+    if not file.exists():
+        return f"Not measured yet: `python -m benchmarks.{name}`.\n"
+    results: dict[str, Any] = msgspec.json.decode(file.read_bytes())
     facts = results["environment"]
     before, after = facts["load_average_before"], facts["load_average_after"]
     peers = "".join(f", RocketMQ {version}" for version in facts.get("rocketmq", ()))
@@ -66,6 +77,8 @@ def table_of(name: str) -> str:
         shown = spark_kafka.table(rows)
     elif name in _CLIENTS:
         shown = client_rounds.table(rows)
+    elif name == _PENDING:
+        shown = pending_timers.table(rows)
     else:
         shown = broker_start.table(rows)
     return f"{where}.\n\n{shown}\n"

@@ -17,6 +17,9 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.RequestTimeoutException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
@@ -31,6 +34,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  *
  * <p>{@code request <topic> <group> <at once> <seconds>}
  *
+ * <p>{@code transact <topic> <at once> <seconds>}
+ *
  * <p>{@code consume <topic> <group> <warm-up messages> <messages> <seconds at most>}
  */
 public final class ClientLoad {
@@ -38,7 +43,7 @@ public final class ClientLoad {
     private static final int CALL_TIMEOUT_MS = 15_000;
     /** Of one slice: with 65,535 waiting to be written, this client stops for seconds and drops some. */
     private static final int ONEWAY_MAX = 30_000;
-    /** Of requests and replies. */
+    /** Of requests, replies and transactions. */
     private static final int BODY_BYTES = 128;
     private static final int FIRST_REQUEST_MS = 1_000;
     private static final int FIRST_REQUESTS_MAX = 30;
@@ -65,6 +70,8 @@ public final class ClientLoad {
                     send(producer, words);
                 } else if ("request".equals(words[0])) {
                     request(producer, nameServer, words);
+                } else if ("transact".equals(words[0])) {
+                    transact(nameServer, words);
                 } else {
                     consume(nameServer, words);
                 }
@@ -213,6 +220,52 @@ public final class ClientLoad {
         } finally {
             pool.shutdown();
             replier.shutdown();
+        }
+    }
+
+    private static void transact(String nameServer, String[] words) throws Exception {
+        int atOnce = Integer.parseInt(words[2]);
+        byte[] body = "x".repeat(BODY_BYTES).getBytes(StandardCharsets.UTF_8);
+        TransactionMQProducer producer = new TransactionMQProducer("benchmark_transactions");
+        producer.setNamesrvAddr(nameServer);
+        producer.setInstanceName(UUID.randomUUID().toString());
+        producer.setSendMsgTimeout(CALL_TIMEOUT_MS);
+        producer.setMqClientApiTimeout(CALL_TIMEOUT_MS);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.COMMIT_MESSAGE;
+            }
+        });
+        producer.start();
+        ExecutorService pool = Executors.newFixedThreadPool(atOnce);
+        try {
+            long startNs = System.nanoTime();
+            long startCpuNs = SYSTEM.getProcessCpuTime();
+            long endNs = startNs + (long) (Double.parseDouble(words[3]) * 1e9);
+            AtomicLong committed = new AtomicLong();
+            List<Future<?>> running = new ArrayList<>();
+            for (int number = 0; number < atOnce; number++) {
+                running.add(pool.submit(() -> {
+                    do {
+                        producer.sendMessageInTransaction(new Message(words[1], "tag", body), null);
+                        committed.incrementAndGet();
+                    } while (System.nanoTime() < endNs);
+                    return null;
+                }));
+            }
+            for (Future<?> one : running) {
+                one.get();
+            }
+            tell(committed.get(), startNs, startCpuNs);
+        } finally {
+            pool.shutdown();
+            producer.shutdown();
         }
     }
 

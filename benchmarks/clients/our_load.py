@@ -36,6 +36,9 @@ class Load(Protocol):
     def request(self, topic: str, group: str, at_once: int, seconds: float) -> None:
         """Send requests for this many seconds, and reply to them."""
 
+    def transact(self, topic: str, at_once: int, seconds: float) -> None:
+        """Commit transactions for this many seconds."""
+
 
 class Counting:
     """Counts messages, and tells when all have come."""
@@ -142,6 +145,31 @@ class OnAsyncio:
             asked = sum(await asyncio.gather(*(ask_on() for _ in range(at_once))))
             tell(asked, start_s, start_cpu_s)
 
+    def transact(self, topic: str, at_once: int, seconds: float) -> None:
+        """Commit transactions for this many seconds."""
+        self._runner.run(self._transact(topic, at_once, seconds))
+
+    async def _transact(self, topic: str, at_once: int, seconds: float) -> None:
+        producer = aio.TransactionProducer(
+            "benchmark_transactions",
+            on_check=lambda _: client.TransactionState.COMMIT,
+            namesrv=self._name_server,
+            send_timeout_ms=SEND_TIMEOUT_MS,
+        )
+        async with producer:
+            start_s, start_cpu_s = time.perf_counter(), time.process_time()
+
+            async def commit_on() -> int:
+                committed = 0
+                while not committed or time.perf_counter() < start_s + seconds:
+                    async with producer.transaction(Message(topic, BODY, tags="tag")):
+                        pass
+                    committed += 1
+                return committed
+
+            committed = sum(await asyncio.gather(*(commit_on() for _ in range(at_once))))
+            tell(committed, start_s, start_cpu_s)
+
 
 class Blocking:
     """The blocking client: threads send at the same time, a listener runs in threads."""
@@ -220,9 +248,31 @@ class Blocking:
             asked = sum(one.result() for one in [pool.submit(ask_on) for _ in range(at_once)])
             tell(asked, start_s, start_cpu_s)
 
+    def transact(self, topic: str, at_once: int, seconds: float) -> None:
+        """Commit transactions for this many seconds."""
+        producer = client.TransactionProducer(
+            "benchmark_transactions",
+            on_check=lambda _: client.TransactionState.COMMIT,
+            namesrv=self._name_server,
+            send_timeout_ms=SEND_TIMEOUT_MS,
+        )
+        with producer, ThreadPoolExecutor(at_once) as pool:
+            start_s, start_cpu_s = time.perf_counter(), time.process_time()
+
+            def commit_on() -> int:
+                committed = 0
+                while not committed or time.perf_counter() < start_s + seconds:
+                    with producer.transaction(Message(topic, BODY, tags="tag")):
+                        pass
+                    committed += 1
+                return committed
+
+            running = [pool.submit(commit_on) for _ in range(at_once)]
+            tell(sum(one.result() for one in running), start_s, start_cpu_s)
+
 
 FIRST = "first"
-# Of requests and replies.
+# Of requests, replies and transactions.
 BODY = b"x" * 128
 FIRST_REQUEST_MS = 1_000
 FIRST_REQUESTS_MAX = 30
@@ -249,6 +299,10 @@ def follow(load: Load, kind: str, *words: str) -> None:
     if kind == "request":
         topic, group, at_once, seconds = words
         load.request(topic, group, int(at_once), float(seconds))
+        return
+    if kind == "transact":
+        topic, at_once, seconds = words
+        load.transact(topic, int(at_once), float(seconds))
         return
     topic, group, warm_up, messages, seconds = words
     counting = Counting(int(warm_up), int(messages))
