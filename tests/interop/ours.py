@@ -105,6 +105,30 @@ class OrbitBroker:
             wire.wait_route_code(name_server, topic, wire.SUCCESS, timeout_s=REGISTER_TIMEOUT_S)
 
 
+class OrbitFilterServer:
+    """`orbitmq filterserver` of a broker, on a free port, with the filters of a folder installed."""
+
+    def __init__(self, folder: Path, broker: OrbitBroker, plugins: Path) -> None:
+        self.process = ChildProcess(
+            "our filter server",
+            [
+                str(Path(sys.executable).with_name("orbitmq")),
+                "filterserver",
+                "--host",
+                "127.0.0.1",
+                "--broker",
+                broker.address,
+            ],
+            folder,
+            environment={"HOME": str(folder), "PYTHONPATH": str(plugins)},
+        )
+
+    def start(self) -> None:
+        """Start it, and return once its broker knows it."""
+        self.process.start()
+        self.process.wait_printed("registered broker=", timeout_s=START_TIMEOUT_S)
+
+
 def _wait_answering(process: ChildProcess, address: str, code: int) -> None:
     """Return once the process answers a request; fail at once when it ends before."""
 

@@ -74,6 +74,9 @@ final class Consumers {
         }
         if (args.containsKey("sql")) {
             consumer.subscribe(args.getString("topic"), MessageSelector.bySql(args.getString("sql")));
+        } else if (args.containsKey("filter_class")) {
+            consumer.subscribe(
+                args.getString("topic"), args.getString("filter_class"), args.getString("source"));
         } else {
             consumer.subscribe(args.getString("topic"), args.getString("expression"));
         }
