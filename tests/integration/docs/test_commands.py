@@ -56,7 +56,7 @@ NOT_RUN = {
     "orbitmq store rebuild ": "wants a stopped broker: tests/integration/cli/test_store.py",
 }
 # They run until they are told to stop; here they print what they would run with.
-SERVERS = {"orbitmq broker", "orbitmq namesrv"}
+SERVERS = {"orbitmq broker", "orbitmq namesrv", "orbitmq filterserver"}
 ENDLESS = {"--follow", "--watch"}
 
 
