@@ -1,4 +1,4 @@
-"""`orbitmq message pending`: messages that are not due yet.
+"""`orbitmq message pending list | …`: messages that are not due yet.
 
 They are read from the timer topic, so this works with RocketMQ 5 brokers too.
 """

@@ -1,4 +1,4 @@
-"""`orbitmq message trace`: the journey of a message, as clients traced it."""
+"""`orbitmq message trace …`: the journey of a message, as clients traced it."""
 
 from __future__ import annotations
 
