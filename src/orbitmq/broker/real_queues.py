@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from orbitmq.record.decode import StoredMessage
 
+_VALUE_END: Final = b"\x02"
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _QUEUE_ID_DIGITS_MAX: Final = 10
 
@@ -35,7 +36,7 @@ def original_draft(
         topic=topic,
         queue_id=int(queue_id),
         body=message.stored_body,
-        properties=encode_properties(properties if added is None else {**properties, **added}),
+        properties=_with(message, added) if added else message.properties_bytes,
         flag=message.flag,
         system_flag=message.system_flag,
         born_ms=message.born_ms,
@@ -43,6 +44,16 @@ def original_draft(
         reconsume_times=message.reconsume_times,
         prepared_offset=prepared_offset,
     )
+
+
+def _with(message: StoredMessage, added: Mapping[str, str]) -> bytes:
+    """The properties of a message and some more; raises MessageError if they are too long."""
+    if not message.properties.keys().isdisjoint(added):
+        return encode_properties({**message.properties, **added})
+    present = message.properties_bytes
+    # Compat: RocketMQ leaves out the last separator.
+    separator = b"" if not present or present.endswith(_VALUE_END) else _VALUE_END
+    return present + separator + encode_properties(added)
 
 
 def _is_queue_id(text: str) -> bool:

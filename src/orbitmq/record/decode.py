@@ -249,12 +249,26 @@ def decode_record(buffer: Buffer, at: int = 0) -> StoredMessage:
     fields = locate(buffer, at, len(buffer), check_body=False)
     if isinstance(fields, Found):
         raise ProtocolError(f"found at byte {at}: {fields}")
+    return _decoded(buffer, fields)
+
+
+def decode_sound(record: bytes) -> StoredMessage:
+    """Decode a record that is known to be whole, as `is_sound` says."""
+    # Perf: without the tests of `locate`, 2 us less (timeit).
+    _, magic = _START.unpack_from(record)
+    return _decoded(record, _field_positions(record, 0, len(record), magic))
+
+
+def _decoded(buffer: Buffer, fields: FieldPositions) -> StoredMessage:
+    at = fields.at
     size, _, _, queue_id, flag, queue_offset, physical_offset, system_flag, born_ms = (
         _HEAD.unpack_from(buffer, at)
     )
     (store_ms,) = _LONG.unpack_from(buffer, fields.store_ms_at)
     reconsume_times, prepared_offset, _ = _TAIL.unpack_from(buffer, fields.tail_at)
-    return StoredMessage(
+    message = object.__new__(StoredMessage)
+    # Perf: a frozen dataclass sets field by field, which takes 3 us more.
+    message.__dict__.update(
         size=size,
         queue_id=queue_id,
         flag=flag,
@@ -272,6 +286,7 @@ def decode_record(buffer: Buffer, at: int = 0) -> StoredMessage:
         topic=bytes(buffer[fields.topic_at : fields.topic_end]).decode(errors="replace"),
         properties_bytes=bytes(buffer[fields.properties_at : fields.end]),
     )
+    return message
 
 
 def decode_records(buffer: Buffer) -> list[StoredMessage]:

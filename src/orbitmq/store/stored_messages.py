@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.errors import QueueDamagedError
 from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
-from orbitmq.record.decode import Found, StoredMessage, decode_record, locate
+from orbitmq.record.codec import is_sound
+from orbitmq.record.decode import StoredMessage, decode_sound
 from orbitmq.record.message_id import decode_message_id
 from orbitmq.store.files.record_checks import (
     HEAD_BYTES,
     is_head_of,
-    physical_offset_of,
     store_ms_of,
 )
 from orbitmq.store.index.consume_queue import ENTRY, ConsumeQueue
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 
 _ZERO: Final = QueueOffset(0)
+# What one read takes if the next message that is wanted begins this close.
+_RUN_BYTES: Final = 256 * 1024
+_NEIGHBOUR_BYTES: Final = 16 * 1024
 
 
 class StoredMessages:
@@ -264,16 +267,41 @@ class StoredMessages:
         if size == 0 or physical_offset + size > self.visible:
             return None
         record = self._log.pread(physical_offset, size)
-        if record is None or isinstance(locate(record, 0, size, check_body=True), Found):
-            return None
-        if is_stand_in(record):
-            return None
-        return record if physical_offset_of(record) == physical_offset else None
+        return record if record is not None and _is_message(record, physical_offset) else None
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Read one message by physical offset; None if no visible message begins there."""
         record = self.record_at(physical_offset)
-        return decode_record(record) if record is not None else None
+        return decode_sound(record) if record is not None else None
+
+    def messages_at(self, physical_offsets: Sequence[int]) -> Iterator[StoredMessage | None]:
+        """Read messages as `message_at` does; neighbours in the log cost one read of the disk."""
+        content, start = b"", 0
+        for number, offset in enumerate(physical_offsets):
+            at = offset - start
+            if not 0 <= at <= len(content) - 4:
+                following = (
+                    physical_offsets[number + 1] if number + 1 < len(physical_offsets) else 0
+                )
+                if not 0 <= offset < following < offset + _NEIGHBOUR_BYTES:
+                    yield self.message_at(offset)
+                    continue
+                content, start, at = self._run_at(offset), offset, 0
+            size = int.from_bytes(content[at : at + 4])
+            record = content[at : at + size]
+            if 0 < size == len(record) and _is_message(record, offset):
+                yield decode_sound(record)
+            else:
+                # It is longer than the run, or none.
+                yield self.message_at(offset)
+
+    def _run_at(self, physical_offset: int) -> bytes:
+        """Visible bytes of the log from an offset on, up to the end of its file."""
+        file = self._log.file_at(physical_offset)
+        if file is None or physical_offset >= FIRST_OFFSET:
+            return b""
+        end = min(physical_offset + _RUN_BYTES, self.visible, file.end_offset)
+        return self._log.pread(physical_offset, end - physical_offset) or b""
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
         """Read one message by the id from its receipt; None if there is no such message."""
@@ -424,3 +452,8 @@ def _has_key(message: StoredMessage, key: str) -> bool:
 
 def _machine_memory_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _is_message(record: bytes, physical_offset: int) -> bool:
+    """Whether bytes are a whole record, written for this offset, that is not lost."""
+    return is_sound(record, physical_offset, None, 0) and not is_stand_in(record)

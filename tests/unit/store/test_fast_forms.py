@@ -1,4 +1,4 @@
-"""Which forms of the appender and the key table are used."""
+"""Which forms of the appender, the key table and the runs of timer units are used."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from orbitmq.store.index import fast_forms as index_forms
 from orbitmq.store.index import key_table
 from orbitmq.store.log import appender
 from orbitmq.store.log import fast_forms as log_forms
+from orbitmq.store.timers import fast_forms as timer_forms
+from orbitmq.store.timers import unit_runs
 from tests.unit.fresh_process import printed_by
 
 EXTENSIONS = {
     "log": "orbitmq.store.log.compiled.appender_cython",
     "index": "orbitmq.store.index.compiled.key_table_cython",
+    "timers": "orbitmq.store.timers.compiled.unit_runs_cython",
 }
 SHELVES = pytest.mark.parametrize("shelf", EXTENSIONS)
 
@@ -44,3 +47,5 @@ def test_the_forms_say_whether_they_are_compiled() -> None:
     assert log_forms.IS_COMPILED is (log_forms.Appender is not appender.Appender)
     assert index_forms.IS_COMPILED is (index_forms.put_keys is not key_table.put_keys)
     assert index_forms.IS_COMPILED is (index_forms.chain_entries is not key_table.chain_entries)
+    assert timer_forms.IS_COMPILED is (timer_forms.load_units is not unit_runs.load_units)
+    assert timer_forms.IS_COMPILED is (timer_forms.chain_units is not unit_runs.chain_units)

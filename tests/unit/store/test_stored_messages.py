@@ -109,3 +109,23 @@ def test_offsets_where_no_message_begins_have_none(tmp_path: Path) -> None:
         for offset in (-1, 1, receipt.physical_offset + 4, receipt.end, 10**12):
             assert store.message_at(offset) is None
         assert store.find(TOPIC, "k") == []
+
+
+def test_messages_read_together_are_those_read_one_by_one(tmp_path: Path) -> None:
+    with open_store(tmp_path, index_enable=False) as store:
+        receipts = [store.put(message(b"%d" % n * (n % 7 * 90 + 1))) for n in range(60)]
+        offsets = [int(receipt.physical_offset) for receipt in receipts]
+        wanted = [
+            *offsets,
+            *offsets[::-3],
+            offsets[3] + 4,
+            offsets[4],
+            -1,
+            receipts[-1].end,
+            10**12,
+        ]
+
+        together = list(store.messages_at(wanted))
+
+        assert together == [store.message_at(offset) for offset in wanted]
+        assert together[:60] == [store.message_by_id(receipt.message_id) for receipt in receipts]

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Messages that one hop to a thread reads.
-_TAKE_IN: Final = 1024
-_BATCH: Final = 1024
+# Messages that one hop to a thread reads: about 3 ms, for which the loop may have to wait.
+_TAKE_IN: Final = 256
+_BATCH: Final = 256
 # Messages appended before other work of the loop gets its turn.
 _SLICE: Final = 64
 _RETRY_MS: Final = 1000

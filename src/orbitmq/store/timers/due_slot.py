@@ -11,6 +11,11 @@ import heapq
 from array import array
 from itertools import groupby
 from operator import itemgetter
+from typing import Final
+
+# A chain of the timer log is read backwards, so most buckets are filled downwards.
+_UPWARDS: Final = 1
+_DOWNWARDS: Final = 2
 
 
 class DueSlot:
@@ -21,7 +26,8 @@ class DueSlot:
         # Due times with messages, and how many messages of the first one are taken already.
         self._dues: list[int] = []
         self._taken = 0
-        self._is_sorted = True
+        # How the messages of buckets follow each other, until they are sorted.
+        self._orders: dict[int, int] = {}
         self.count = 0
 
     def add(self, due_ms: int, physical_offset: int) -> None:
@@ -32,8 +38,8 @@ class DueSlot:
             if self._dues and due_ms < self._dues[0]:
                 self._drop_taken()
             heapq.heappush(self._dues, due_ms)
-        if bucket and physical_offset <= bucket[-1]:
-            self._is_sorted = False
+        if bucket:
+            self._orders[due_ms] = self._orders.get(due_ms, 0) | _order(bucket[-1], physical_offset)
         bucket.append(physical_offset)
         self.count += 1
 
@@ -78,10 +84,21 @@ class DueSlot:
             self._taken = 0
 
     def _sort(self) -> None:
-        if self._is_sorted:
+        if not self._orders:
             return
         self._drop_taken()
-        for due_ms, bucket in self._buckets.items():
-            self._buckets[due_ms] = array("q", map(itemgetter(0), groupby(sorted(bucket))))
+        for due_ms, order in self._orders.items():
+            bucket = self._buckets[due_ms]
+            if order == _DOWNWARDS:
+                # Perf: sorting a million of them would hold all threads for 100 ms.
+                bucket.reverse()
+            elif order != _UPWARDS:
+                self._buckets[due_ms] = array("q", map(itemgetter(0), groupby(sorted(bucket))))
         self.count = sum(map(len, self._buckets.values()))
-        self._is_sorted = True
+        self._orders.clear()
+
+
+def _order(before: int, after: int) -> int:
+    if after == before:
+        return _UPWARDS | _DOWNWARDS
+    return _UPWARDS if after > before else _DOWNWARDS

@@ -68,15 +68,15 @@ class Unit:
     # Due time within the slot, 1 to 1000; 0 if its writer did not say.
     due_in_slot_ms: int
 
-    @property
-    def is_recall(self) -> bool:
-        """Whether it takes back a message of the same slot."""
-        return bool(self.magic & RECALL) and not self.is_rolled
 
-    @property
-    def is_rolled(self) -> bool:
-        """Whether the message is due later than its slot says."""
-        return bool(self.magic & ROLL)
+def is_rolled(magic: int) -> bool:
+    """Whether the message of a unit is due later than its slot says."""
+    return bool(magic & ROLL)
+
+
+def is_recall(magic: int) -> bool:
+    """Whether a unit takes back a message of the same slot."""
+    return bool(magic & RECALL) and not is_rolled(magic)
 
 
 def slot_of(due_ms: int) -> int:

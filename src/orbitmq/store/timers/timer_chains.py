@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreDamagedError
-from orbitmq.store.timers.layout import NOWHERE, RECALL, UNIT, Slot, Unit, floor
+from orbitmq.store.timers.fast_forms import load_units
+from orbitmq.store.timers.layout import NOWHERE, RECALL, UNIT, Slot, floor
 from orbitmq.store.timers.timer_log import FOLDER, TimerLog
 from orbitmq.store.timers.timer_wheel import FILE_NAME, TimerWheel
+from orbitmq.store.timers.unit_runs import ChainUnit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,21 +54,30 @@ class TimerChains:
 
     # --- opening and saving -------------------------------------------------------------------
 
-    def load(self, read_ms: int, saved_end: int | None) -> Unit | None:
+    def load(self, read_ms: int, saved_end: int | None) -> int | None:
         """Build the wheel from the units up to the saved end, or up to the last good one.
 
-        Returns the last unit. Slots before `read_ms` stay empty. Raises StoreDamagedError if units
-        are missing or damaged.
+        Returns the physical offset in the last unit. Slots before `read_ms` stay empty. Raises
+        StoreDamagedError if units are missing or damaged.
         """
         self._log.check_files()
-        end = self._log.starts[0] if self._log.starts else 0
-        newest: Unit | None = None
-        for unit in self._log.units():
-            if saved_end is not None and unit.position >= saved_end:
+        log_start = end = self._log.starts[0] if self._log.starts else 0
+        newest: int | None = None
+        for position, content in self._log.runs(_BLOCK_UNITS):
+            if saved_end is not None and position >= saved_end:
                 break
-            self._load_unit(unit, read_ms)
-            newest = unit
-            end = unit.position + UNIT.size
+            wanted = content if saved_end is None else content[: saved_end - position]
+            loaded = load_units(wanted, position, self._wheel.slots, read_ms, log_start)
+            if loaded.is_broken:
+                at = position + loaded.units * UNIT.size
+                raise StoreDamagedError(f"the unit at {at} of the timer log is damaged")
+            if not loaded.units:
+                break
+            self._blocks.append(
+                _Block(position, loaded.units, loaded.physical_offset_min, loaded.slot_ms_max)
+            )
+            newest = loaded.newest_physical_offset
+            end = position + loaded.units * UNIT.size
         if saved_end is not None and end != saved_end:
             raise StoreDamagedError(
                 f"the timer log ends at {end}, but {saved_end} bytes were saved"
@@ -74,17 +85,6 @@ class TimerChains:
         self._log.cut(end)
         self._wheel.compare_with_file()
         return newest
-
-    def _load_unit(self, unit: Unit, read_ms: int) -> None:
-        self._note_block(unit.position, unit.physical_offset, unit.slot_ms)
-        if unit.slot_ms < read_ms:
-            return
-        slot = self._wheel.get(unit.slot_ms)
-        if unit.previous == NOWHERE or (slot is None and unit.previous < self._log.starts[0]):
-            slot = None
-        elif slot is None or unit.previous != slot.last:
-            raise StoreDamagedError(f"the unit at {unit.position} of the timer log is damaged")
-        self._put_slot(unit.slot_ms, slot, unit.position, unit.magic)
 
     def clear(self) -> None:
         """Drop everything, to begin again."""
@@ -161,15 +161,11 @@ class TimerChains:
         """Whether a slot has a chain."""
         return self._wheel.get(slot_ms) is not None
 
-    def units(self, slot_ms: int) -> Iterator[Unit]:
+    def units(self, slot_ms: int) -> Iterator[ChainUnit]:
         """Read the units of a slot, newest first; raises StoreDamagedError if they are damaged."""
         slot = self._wheel.get(slot_ms)
-        if slot is None:
-            return
-        for unit in self._log.chain(slot.last):
-            if unit.slot_ms != slot_ms:
-                raise StoreDamagedError(f"the unit at {unit.position} is not of slot {slot_ms}")
-            yield unit
+        if slot is not None:
+            yield from self._log.chain(slot.last, slot_ms)
 
     def _put_slot(self, slot_ms: int, slot: Slot | None, position: int, magic: int) -> None:
         count = -1 if magic & RECALL else 1

@@ -18,13 +18,16 @@ from orbitmq.errors import StoreDamagedError
 from orbitmq.record.layout import MAGIC_BLANK
 from orbitmq.store.files.file_names import file_name, offset_of
 from orbitmq.store.files.open_files import OpenFiles
-from orbitmq.store.timers.layout import FILLER, UNIT, Unit, unit_at
+from orbitmq.store.timers.fast_forms import chain_units
+from orbitmq.store.timers.layout import FILLER, UNIT
+from orbitmq.store.timers.unit_runs import ChainUnit
 
 FOLDER: Final = "timerlog"
 # Units that one read of the disk takes.
 _READ_UNITS: Final = 1260
 _OPEN_FILES_MAX: Final = 8
 _MAGIC_AT: Final = 12
+_BLANK: Final = MAGIC_BLANK.to_bytes(4)
 
 
 class TimerLog:
@@ -134,48 +137,40 @@ class TimerLog:
 
     # --- reading ------------------------------------------------------------------------------
 
-    def units(self) -> Iterator[Unit]:
-        """Read all units from the start, up to the first bytes that are none."""
-        self.write()
-        for start in list(self.starts):
-            at = 0
-            while at + UNIT.size <= self._file_bytes:
-                content = self._files.pread(self._path(start), _READ_UNITS * UNIT.size, at)
-                for inside in range(0, len(content) - UNIT.size + 1, UNIT.size):
-                    unit = unit_at(content, inside, start + at + inside)
-                    if unit is None:
-                        if not _is_filler(content, inside):
-                            return
-                        break
-                    yield unit
-                else:
-                    at += _READ_UNITS * UNIT.size
-                    continue
-                break
+    def runs(self, units_max: int) -> Iterator[tuple[int, bytes]]:
+        """Read all bytes from the start, in runs of as many units; each with its position.
 
-    def chain(self, last: int) -> Iterator[Unit]:
+        Bytes that are no unit end the run in which they are, and all after a filler are skipped.
+        """
+        self.write()
+        run_bytes = units_max * UNIT.size
+        for start in list(self.starts):
+            for at in range(0, self._file_bytes - UNIT.size + 1, run_bytes):
+                content = self._files.pread(self._path(start), run_bytes, at)
+                yield start + at, content
+                if _has_filler(content):
+                    break
+
+    def chain(self, last: int, slot_ms: int) -> Iterator[ChainUnit]:
         """Read a chain from its last unit to its first; raises StoreDamagedError if it is broken."""
         self.write()
-        content, content_at = b"", 0
         position = last
         while position >= 0:
-            inside = position - content_at
-            if not 0 <= inside <= len(content) - UNIT.size:
-                start = position - position % self._file_bytes
-                content_at = max(start, position + UNIT.size - _READ_UNITS * UNIT.size)
-                size = position + UNIT.size - content_at
-                content = self._files.pread(self._path(start), size, content_at - start)
-                inside = position - content_at
-            unit = unit_at(content, inside, position) if inside <= len(content) else None
-            if unit is None:
-                raise StoreDamagedError(f"no unit of the timer log is at {position}")
-            yield unit
-            position = unit.previous
+            start = position - position % self._file_bytes
+            content_at = max(start, position + UNIT.size - _READ_UNITS * UNIT.size)
+            size = position + UNIT.size - content_at
+            content = self._files.pread(self._path(start), size, content_at - start)
+            units, following = chain_units(content, content_at, position, slot_ms)
+            if following >= content_at:
+                raise StoreDamagedError(f"no unit of the timer log for {slot_ms} is at {following}")
+            yield from units
+            position = following
 
     def _path(self, start: int) -> Path:
         return self._folder / file_name(start)
 
 
-def _is_filler(content: bytes, at: int) -> bool:
-    magic = content[at + _MAGIC_AT : at + FILLER.size]
-    return int.from_bytes(magic) == MAGIC_BLANK
+def _has_filler(content: bytes) -> bool:
+    """Whether a run of units ends with the filler of its file."""
+    at = content.rfind(_BLANK)
+    return at >= _MAGIC_AT and (at - _MAGIC_AT) % UNIT.size == 0

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import mmap
 import os
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
@@ -33,14 +34,15 @@ class TimerWheel:
     def __init__(self, path: Path, modes: FileModes = PRIVATE) -> None:
         self._path = path
         self._modes = modes
-        self._slots = _no_slots()
+        # The file's bytes.
+        self.slots = _no_slots()
         self._changed: set[int] = set()
         self._descriptor: Descriptor | None = None
 
     def get(self, slot_ms: int) -> Slot | None:
         """The chain of a slot; None if it is empty."""
         second, first, last, count, _ = SLOT.unpack_from(
-            self._slots, slot_index(slot_ms) * SLOT.size
+            self.slots, slot_index(slot_ms) * SLOT.size
         )
         if second != slot_ms // PRECISION_MS or not second:
             return None
@@ -50,29 +52,31 @@ class TimerWheel:
         """Set the chain of a slot."""
         at = slot_index(slot_ms) * SLOT.size
         SLOT.pack_into(
-            self._slots, at, slot_ms // PRECISION_MS, slot.first, slot.last, slot.count, 0
+            self.slots, at, slot_ms // PRECISION_MS, slot.first, slot.last, slot.count, 0
         )
         self._changed.add(at // _PAGE_BYTES)
 
     def clear(self) -> None:
         """Empty all slots."""
-        self._slots = _no_slots()
+        self.slots = _no_slots()
         self._changed.clear()
 
     def compare_with_file(self) -> None:
         """Note the pages of the file that differ, for the next `write`."""
-        if not self._path.exists():
-            return
-        size = self._path.stat().st_size
+        self._changed.clear()
+        size = self._path.stat().st_size if self._path.exists() else 0
         if size not in (0, WHEEL_BYTES):
             log.warning(
                 "timer wheel written anew file=%s reason=it has %d bytes, not %d",
                 self._path, size, WHEEL_BYTES,
             )  # fmt: skip
-        with self._path.open("rb") as file:
+        with self._path.open("rb") if size else BytesIO() as file:
             for start in range(0, WHEEL_BYTES, _COMPARED_BYTES):
                 end = min(start + _COMPARED_BYTES, WHEEL_BYTES)
-                content, own = file.read(end - start), self._slots[start:end]
+                content, own = (
+                    file.read(end - start).ljust(end - start, b"\0"),
+                    self.slots[start:end],
+                )
                 if content == own:
                     continue
                 for at in range(0, end - start, _PAGE_BYTES):
@@ -87,7 +91,7 @@ class TimerWheel:
             descriptor = self._descriptor = self._descriptor or self._open()
             for page in sorted(self._changed):
                 at = page * _PAGE_BYTES
-                descriptor.pwrite(bytes(self._slots[at : at + _PAGE_BYTES]), at)
+                descriptor.pwrite(bytes(self.slots[at : at + _PAGE_BYTES]), at)
         except OSError as error:
             raise write_failure(self._path, error, what=f"{_PAGE_BYTES} bytes") from error
         descriptor.sync()

@@ -29,14 +29,16 @@ from orbitmq.store.timers.layout import (
     PRECISION_MS,
     RECALL,
     ROLL,
-    Unit,
     floor,
+    is_recall,
+    is_rolled,
 )
 from orbitmq.store.timers.timer_chains import TimerChains
 from orbitmq.store.timers.timer_messages import due_ms_of, keys_of, recall_key_of, slot_ms_of
 from orbitmq.store.timers.timer_progress import TimerProgress, TimerProgressFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from orbitmq.clock import Clock
@@ -58,6 +60,10 @@ _LATE_MS_MAX: Final = 60_000
 _BEGINNING: Final = (0, -1)
 # Slots that one call moves on; the broker may have been down for days.
 _SLOTS_PER_TURN: Final = 20_000
+
+
+# Physical offset, record bytes and tag hash of an entry of the timer topic.
+Entry = tuple[int, int, int]
 
 
 class Due(NamedTuple):
@@ -209,7 +215,7 @@ class Timers:
         newest = self._chains.load(progress.read_ms, progress.log_end if is_ours else None)
         if not is_ours and newest is not None:
             # Compat: RocketMQ may have put more on disk than it noted.
-            message = self._store.message_at(newest.physical_offset)
+            message = self._store.message_at(newest)
             if message is not None and message.topic == TIMER_TOPIC:
                 self.queue_offset = max(self.queue_offset, message.queue_offset + 1)
 
@@ -232,8 +238,8 @@ class Timers:
         known: set[int] | None = None
         while number < self.queue_offset:
             entries = self._store.entries(TIMER_TOPIC, 0, number, _REBUILD_ENTRIES)
-            for offset, record_bytes, _ in entries[: self.queue_offset - number]:
-                message = self._message(number, offset)
+            entries = entries[: self.queue_offset - number]
+            for (offset, record_bytes, _), message in self._messages(number, entries):
                 number += 1
                 slot_ms = slot_ms_of(message) if message is not None else None
                 if message is None or slot_ms is None:
@@ -246,7 +252,7 @@ class Timers:
                         known = delivered_since(self._store.parts.log, offset)
                     if offset in known:
                         continue
-                self._take_in(message, record_bytes)
+                self._take_in(message, slot_ms, record_bytes)
             self._chains.write()
             if not entries:
                 break
@@ -264,26 +270,24 @@ class Timers:
         self._mend()
         self.queue_offset = max(self.queue_offset, self._store.start_of(TIMER_TOPIC, 0))
         entries = self._store.entries(TIMER_TOPIC, 0, self.queue_offset, count_max)
-        for offset, record_bytes, _ in entries:
-            message = self._message(self.queue_offset, offset)
-            if message is None or slot_ms_of(message) is None:
+        for (_, record_bytes, _), message in self._messages(self.queue_offset, entries):
+            slot_ms = slot_ms_of(message) if message is not None else None
+            if message is None or slot_ms is None:
                 log.error(
                     "timer message lost topic=%s queue=0 offset=%d reason=its record is deleted or "
                     "damaged hint=run: orbitmq store verify",
                     TIMER_TOPIC, self.queue_offset,
                 )  # fmt: skip
             else:
-                self._take_in(message, record_bytes)
+                self._take_in(message, slot_ms, record_bytes)
             self.queue_offset += 1
             self._is_changed = True
         self._chains.write()
         return len(entries)
 
-    def _take_in(self, message: StoredMessage, record_bytes: int) -> None:
+    def _take_in(self, message: StoredMessage, slot_ms: int, record_bytes: int) -> None:
         if message.physical_offset in self._delivered:
             return
-        slot_ms = slot_ms_of(message)
-        assert slot_ms is not None
         due_ms = due_ms_of(message, slot_ms)
         key = recall_key_of(message)
         magic = KEEP if key is None else KEEP | RECALL
@@ -310,13 +314,23 @@ class Timers:
             else:
                 self._recalled.add(key)
 
-    def _message(self, number: int, physical_offset: int) -> StoredMessage | None:
-        """The message of an entry of the timer topic; None if its record is gone or damaged."""
-        message = self._store.message_at(physical_offset)
-        if message is not None and message.topic == TIMER_TOPIC and message.queue_offset == number:
-            return message
+    def _messages(
+        self, number: int, entries: list[Entry]
+    ) -> Iterator[tuple[Entry, StoredMessage | None]]:
+        """The messages of entries of the timer topic; None for a record that is gone or damaged."""
+        offsets = [offset for offset, _, _ in entries]
+        for entry, message in zip(entries, self._store.messages_at(offsets), strict=True):
+            is_sound = (
+                message is not None
+                and message.topic == TIMER_TOPIC
+                and message.queue_offset == number
+            )
+            yield entry, message if is_sound else self._repaired(number)
+            number += 1
+
+    def _repaired(self, number: int) -> StoredMessage | None:
+        """A message of the timer topic, read in a way that repairs its entry, if it can."""
         try:
-            # A read repairs the entry, if it can.
             read = self._store.read(TIMER_TOPIC, 0, number, 1)
         except StoreDamagedError:
             return None
@@ -364,23 +378,18 @@ class Timers:
         """Read the next messages that are due, in order; each stays until `done`."""
         self._mend()
         found: list[Due] = []
-        for due_ms, offset in self._due.peek(self._clock.now_ms(), count_max):
-            message = self._due_message(due_ms, offset)
-            if message is None and self._rebuilt_ms != self.read_ms:
+        peeked = self._due.peek(self._clock.now_ms(), count_max)
+        messages = self._store.messages_at([offset for _, offset in peeked])
+        for (due_ms, offset), message in zip(peeked, messages, strict=True):
+            is_due = message is not None and _is_due(message, due_ms)
+            if not is_due and self._rebuilt_ms != self.read_ms:
                 # The unit may be damaged, rather than the message.
                 self._rebuilt_ms = self.read_ms
                 log.warning("timer wheel rebuilt from the queue reason=no timer at %d", offset)
                 self._is_whole = False
                 return self.due(count_max)
-            found.append(Due(due_ms, offset, message))
+            found.append(Due(due_ms, offset, message if is_due else None))
         return found
-
-    def _due_message(self, due_ms: int, physical_offset: int) -> StoredMessage | None:
-        message = self._store.message_at(physical_offset)
-        slot_ms = slot_ms_of(message) if message is not None else None
-        if message is None or slot_ms is None or due_ms_of(message, slot_ms) > due_ms:
-            return None
-        return message
 
     def is_recalled(self, message: StoredMessage) -> bool:
         """Whether a message of the slot being delivered was taken back."""
@@ -408,40 +417,41 @@ class Timers:
         self._due = due = DueSlot()
         self._recalled = set()
         self._is_partly_delivered = self._cursor != _BEGINNING
-        rolled: list[Unit] = []
-        for unit in self._chains.units(self.read_ms):
-            if unit.is_rolled:
-                rolled.append(unit)
-            elif unit.is_recall:
-                message = self._store.message_at(unit.physical_offset)
+        rolled: list[tuple[int, int]] = []
+        for due_in_slot_ms, offset, magic, record_bytes in self._chains.units(self.read_ms):
+            if is_rolled(magic):
+                rolled.append((offset, record_bytes))
+            elif is_recall(magic):
+                message = self._store.message_at(offset)
                 key = recall_key_of(message) if message is not None else None
                 if key is not None:
                     self._recalled.add(key)
             else:
-                due_ms = self.read_ms + (unit.due_in_slot_ms or self._due_in_slot(unit))
-                if (due_ms, unit.physical_offset) <= self._cursor:
+                due_ms = self.read_ms + (due_in_slot_ms or self._due_in_slot(offset))
+                if (due_ms, offset) <= self._cursor:
                     continue
-                if unit.physical_offset in self._delivered:
+                if offset in self._delivered:
                     self._is_partly_delivered = True
                     continue
-                due.add(due_ms, unit.physical_offset)
+                due.add(due_ms, offset)
         if rolled and self._cursor == _BEGINNING:
-            for unit in reversed(rolled):
-                self._roll(unit)
+            for offset, record_bytes in reversed(rolled):
+                self._roll(offset, record_bytes)
             # They must not be put on again if this slot is read again.
             self._cursor = (self.read_ms, -1)
             self._is_partly_delivered = True
 
-    def _due_in_slot(self, unit: Unit) -> int:
-        """The due time within its slot of a unit that RocketMQ wrote."""
-        message = self._store.message_at(unit.physical_offset)
-        return due_ms_of(message, unit.slot_ms) - unit.slot_ms if message is not None else 1
+    def _due_in_slot(self, physical_offset: int) -> int:
+        """The due time within this slot of a message whose unit RocketMQ wrote."""
+        message = self._store.message_at(physical_offset)
+        return due_ms_of(message, self.read_ms) - self.read_ms if message is not None else 1
 
-    def _roll(self, unit: Unit) -> None:
+    def _roll(self, physical_offset: int, record_bytes: int) -> None:
         """Put a message on into its own slot."""
-        message = self._store.message_at(unit.physical_offset)
-        if message is not None and slot_ms_of(message) is not None:
-            self._take_in(message, unit.record_bytes)
+        message = self._store.message_at(physical_offset)
+        slot_ms = slot_ms_of(message) if message is not None else None
+        if message is not None and slot_ms is not None:
+            self._take_in(message, slot_ms, record_bytes)
             self._is_changed = True
 
     # --- for RocketMQ -------------------------------------------------------------------------
@@ -483,3 +493,9 @@ def _check_log(progress: TimerProgress, queue_end: int, log_end: int) -> None:
             f"the commit log ends at {log_end} and the queue of timers at {queue_end}, before the "
             f"saved progress: {position} and {progress.queue_offset}"
         )
+
+
+def _is_due(message: StoredMessage, due_ms: int) -> bool:
+    """Whether a record is a timer message that is due at that time."""
+    slot_ms = slot_ms_of(message)
+    return slot_ms is not None and due_ms_of(message, slot_ms) <= due_ms

@@ -1,0 +1,1 @@
+"""Timers, compiled: Cython sources that never run as Python."""
