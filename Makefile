@@ -13,7 +13,7 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume request_reply)
 # The long campaigns, short ones first; each can be run alone.
-SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index requests attack reconnects \
+SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index transactions requests attack reconnects \
 	clients spark workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
@@ -151,6 +151,9 @@ soak-flips: setup
 
 soak-index: setup
 	$(call at_most,15) $(BIN)/python -m tests.crash.index_flipping $(scratch) 600 --page docs/soak/index-flips.md
+
+soak-transactions: setup
+	$(call at_most,20) $(BIN)/python -m tests.crash.killed_transactions $(scratch) 600 --page docs/soak/transaction-kills.md
 
 soak-requests: setup
 	$(call at_most,30) $(BIN)/python -m tests.integration.request_limits --rounds 50 --page docs/soak/request-limits.md

@@ -524,7 +524,10 @@ class Broker:
             locks=self.locks,
             storing=self._storing,
             preparing=Preparing(
-                config=self._config, halves=self._transactions.halves, storing=self._storing
+                config=self._config,
+                halves=self._transactions.halves,
+                recent=self._transactions.recent,
+                storing=self._storing,
             ),
             delay_levels=len(self._delay_levels_ms),
             broker_properties=self._broker_properties,

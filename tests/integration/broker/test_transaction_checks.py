@@ -173,6 +173,20 @@ async def test_a_check_counts_only_if_it_was_sent(site: Site, peer: Peer, group:
     assert site.broker.store.log_end > end_before
 
 
+async def test_a_half_that_is_sent_again_after_a_check_is_another_transaction(
+    site: Site, group: Group
+) -> None:
+    producer = await group.join("p1")
+    first = await prepare(producer.peer)
+    await group.until_asked(producer, 1)
+
+    # The producer may be about to roll back the first, which it does not know.
+    again = await prepare(producer.peer)
+
+    assert again != first
+    assert len(site.broker._transactions.halves) == 2
+
+
 @pytest.mark.parametrize("options", [{**OPTIONS, "frameMaxLength": "20000"}])
 async def test_a_half_too_large_to_be_asked_about_holds_up_no_other(
     site: Site, peer: Peer, group: Group

@@ -228,6 +228,24 @@ async def test_a_half_message_that_is_sent_again_before_it_is_on_disk_waits_for_
     assert len(site.broker._transactions.halves) == 1
 
 
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
+async def test_a_half_message_that_is_sent_again_after_a_restart_is_the_same_transaction(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
+    async with running(tmp_path / "before", ManualClock()) as site:
+        peer = await site.connect()
+        await peer.make_topic("T")
+        first = await prepare(peer)
+        if is_killed:
+            crash_image(site, tmp_path / "after")
+    folder = tmp_path / ("after" if is_killed else "before")
+
+    async with running(folder, ManualClock()) as site:
+        again = await prepare(await site.connect())
+
+    assert again == first
+
+
 @pytest.mark.parametrize(
     "rest", [{"unique_id": "A2"}, {"body": b"other"}, {"PGROUP": "others"}, {"topic": "U"}]
 )

@@ -26,6 +26,7 @@ from orbitmq.broker.send_replies import SendReplies
 from orbitmq.broker.storing import Storing
 from orbitmq.broker.transactions.half_queue import HalfQueue
 from orbitmq.broker.transactions.preparing import Preparing
+from orbitmq.broker.transactions.recent_halves import RecentHalves
 from orbitmq.clock import settle
 from orbitmq.errors import ProtocolError
 from orbitmq.lifecycle import OwnedTasks
@@ -108,7 +109,9 @@ class Side:
             groups=parts.groups,
             locks=QueueLocks(clock=parts.clock),
             storing=storing,
-            preparing=Preparing(config=BrokerConfig, halves=halves, storing=storing),
+            preparing=Preparing(
+                config=BrokerConfig, halves=halves, recent=RecentHalves(halves), storing=storing
+            ),
             delay_levels=18,
             broker_properties=BROKER_PROPERTIES,
             unique_ids=OneId("10.0.0.9", parts.clock.now_ms),

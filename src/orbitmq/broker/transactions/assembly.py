@@ -11,6 +11,7 @@ from orbitmq.broker.transactions.ending import Ending
 from orbitmq.broker.transactions.half_messages import QUEUE_ID
 from orbitmq.broker.transactions.half_queue import HalfQueue, Progress
 from orbitmq.broker.transactions.open_transactions import OpenTransactions
+from orbitmq.broker.transactions.recent_halves import RecentHalves
 from orbitmq.broker.transactions.recovery import recover
 from orbitmq.disk import off_loop
 from orbitmq.errors import OrbitError
@@ -54,6 +55,7 @@ class Transactions:
         self._topics = topics
         self._offsets = offsets
         self.halves = HalfQueue(store, clock=clock)
+        self.recent = RecentHalves(self.halves)
         store.protect_log_from(self.halves.needed_from, _NEEDED_BY)
         self.ending = Ending(
             store,
@@ -94,6 +96,8 @@ class Transactions:
             recover, self._store, halves_from=saved.halves, marks_from=saved.marks
         )
         self.halves.restore(found)
+        for content, first_offset in found.recent:
+            self.recent.add(content, first_offset)
         if found.unmarked:
             await off_loop(self._store.flush)
         self._saved = saved

@@ -1,23 +1,19 @@
 """Preparing transactions: checks and stores half messages.
 
-A producer that gets no reply sends its half message again. While the first one is open, both are one
-transaction: the second gets the receipt of the first. Otherwise a check would end the one that its
-producer does not know of, and consumers would see the message twice.
-
 Threads: the event loop's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orbitmq.broker.send_rules import waits_for_store
 from orbitmq.broker.topics.attributes import is_kept_in_memory
 from orbitmq.broker.transactions.half_messages import half_properties, immunity_ms_of
+from orbitmq.broker.transactions.recent_halves import hash_of
 from orbitmq.errors import MessageError, RequestRefusedError
-from orbitmq.model import property_names
 from orbitmq.model.names import is_retry_topic
 from orbitmq.protocol.codes import ResponseCode
 
@@ -29,11 +25,9 @@ if TYPE_CHECKING:
     from orbitmq.broker.storing import Stored, Storing
     from orbitmq.broker.transactions.half_messages import Half
     from orbitmq.broker.transactions.half_queue import HalfQueue
+    from orbitmq.broker.transactions.recent_halves import RecentHalves
     from orbitmq.model.topics import TopicConfig
     from orbitmq.store.log.draft import Draft
-
-# Halves that are recognised when they are sent again: those of some seconds at full speed.
-_RECENT_MAX: Final = 65_536
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -42,10 +36,8 @@ class Preparing:
 
     config: Callable[[], BrokerConfig]
     halves: HalfQueue
+    recent: RecentHalves
     storing: Storing
-    recent_max: int = _RECENT_MAX
-    # Their first offsets, by a hash of what makes two of them the same.
-    _recent: dict[int, int] = field(init=False, default_factory=dict)
 
     def properties_of_half(
         self, properties: Mapping[str, str], topic: TopicConfig, queue_id: int, group: str
@@ -72,8 +64,7 @@ class Preparing:
 
     def earlier(self, draft: Draft, properties: Mapping[str, str]) -> Half | None:
         """The open half that a draft, with these properties, repeats; None if it is a new one."""
-        first_offset = self._recent.get(_hash_of(draft, properties))
-        return None if first_offset is None else self.halves.halves.get(first_offset)
+        return self.recent.find(hash_of(properties, draft.body))
 
     async def put(
         self, draft: Draft, properties: Mapping[str, str], destination: Destination
@@ -85,24 +76,10 @@ class Preparing:
             queue_id=destination.queue_id,
             immunity_ms=immunity_ms_of(properties),
         )
-        self._recent[_hash_of(draft, properties)] = receipt.queue_offset
-        if len(self._recent) > self.recent_max:
-            del self._recent[next(iter(self._recent))]
+        self.recent.add(hash_of(properties, draft.body), receipt.queue_offset)
         return await self.storing.confirm([receipt], wait=waits_for_store(properties))
 
     async def confirm(self, half: Half, properties: Mapping[str, str]) -> Stored:
         """Wait for the disk with a half that was stored before."""
         receipt = self.halves.receipt_of(half)
         return await self.storing.confirm([receipt], wait=waits_for_store(properties))
-
-
-def _hash_of(draft: Draft, properties: Mapping[str, str]) -> int:
-    # The hash is keyed by the process, so nobody can make two differing halves look the same.
-    return hash(
-        (
-            properties[property_names.PRODUCER_GROUP],
-            properties[property_names.UNIQUE_ID],
-            properties[property_names.REAL_TOPIC],
-            draft.body,
-        )
-    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,7 @@ from orbitmq.broker.transactions.half_messages import (
     half_of,
     marked_offsets,
 )
+from orbitmq.broker.transactions.recent_halves import RECENT_MAX, hash_of
 from orbitmq.errors import StoreDamagedError
 from orbitmq.model import property_names
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_DONE_TOPIC, HALF_TOPIC
@@ -52,6 +54,8 @@ class Recovered:
     marks_start: int = 0
     # Halves that have ended without a mark.
     unmarked: list[int] = field(default_factory=list)
+    # The newest halves that were read, as (hash of the content, first offset).
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_MAX))
 
 
 def recover(store: MessageStore, *, halves_from: int, marks_from: int) -> Recovered:
@@ -115,6 +119,7 @@ class _Search:
         if is_ended:
             return
         found.open[half.first_offset] = half
+        found.recent.append((hash_of(properties, message.stored_body), half.first_offset))
         self.ids[half.physical_offset] = name[1]
         queue_id = properties.get(property_names.REAL_QUEUE_ID, "")
         if queue_id.isdecimal():
