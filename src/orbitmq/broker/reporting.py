@@ -41,6 +41,8 @@ class Reporting:
     reads: Sized
     # The next offset of each delay level.
     delay_offsets: Callable[[], Mapping[int, int]]
+    # Timers that are not in the wheel yet, and milliseconds that delivery is late.
+    timers_behind: Callable[[], tuple[int, int]]
     clock: Clock
 
     def requests(self) -> StatisticsRequests:
@@ -59,6 +61,7 @@ class Reporting:
                 store=self.store,
                 samples=self.samples,
                 delay_offsets=self.delay_offsets,
+                timers_behind=self.timers_behind,
                 confirmations=self.confirmations,
                 reads=self.reads,
                 clock=self.clock,

@@ -70,6 +70,7 @@ class BrokerParts:
             store=self.store,
             samples=samples,
             delay_offsets=delay_offsets,
+            timers_behind=lambda: (3, 2_500),
             confirmations=Confirmations(
                 flushed=self.store.flushed,
                 is_fenced=lambda: False,

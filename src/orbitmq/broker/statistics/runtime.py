@@ -28,8 +28,6 @@ _ABSENT: Final = {
     "pageCacheLockTimeMills": "0",
     "dispatchMaxBuffer": "0",
     "remainTransientStoreBufferNumbs": _NO_BUFFER_POOL,
-    "timerReadBehind": "0",
-    "timerOffsetBehind": "0",
     "timerCongestNum": "0",
     "timerEnqueueTps": "0.0",
     "timerDequeueTps": "0.0",
@@ -58,6 +56,7 @@ class Runtime:
         store: MessageStore,
         samples: Samples,
         delay_offsets: Callable[[], Mapping[int, int]],
+        timers_behind: Callable[[], tuple[int, int]],
         confirmations: Confirmations,
         reads: Sized,
         clock: Clock,
@@ -69,6 +68,8 @@ class Runtime:
         self._counters = samples.counters
         # The next offset of each delay level.
         self._delay_offsets = delay_offsets
+        # Timers that are not in the wheel yet, and milliseconds that delivery is late.
+        self._timers_behind = timers_behind
         self._confirmations = confirmations
         # Pulls that wait for the disk.
         self._reads = reads
@@ -162,7 +163,12 @@ class Runtime:
         }
 
     def _delays(self) -> dict[str, str]:
+        not_taken_in, late_ms = self._timers_behind()
         return {
+            "timerOffsetBehind": str(not_taken_in),
+            # Compat: RocketMQ reports whole seconds.
+            "timerReadBehind": str(late_ms // _SECOND_MS),
+        } | {
             f"scheduleMessageOffset_{level}": (
                 f"{offset},{self._store.end_of(SCHEDULE_TOPIC, level - 1)}"
             )

@@ -103,6 +103,13 @@ class TimerDelivery:
         if loop is not None and self._timers.behind:
             loop.call_soon_threadsafe(self._wake.set)
 
+    @property
+    def behind(self) -> tuple[int, int]:
+        """How many visible messages are not in the wheel yet, and how late the next one is in ms."""
+        due_ms = self._timers.next_due_ms
+        late_ms = 0 if due_ms is None else max(self._clock.now_ms() - due_ms, 0)
+        return self._timers.behind, late_ms
+
     # --- taking back --------------------------------------------------------------------------
 
     def begin_recall(self, key: str) -> None:

@@ -51,6 +51,7 @@ async def test_all_values_that_tools_read_are_present(tmp_path: Path) -> None:
         assert table.keys() >= READ_BY_TOOLS
         assert table["brokerVersionDesc"] == "V5_3_3"
         assert table["scheduleMessageOffset_2"] == "7,0"
+        assert (table["timerOffsetBehind"], table["timerReadBehind"]) == ("3", "2")
         assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
         assert table["earliestMessageTimeStamp"] == "-1"
 
