@@ -48,7 +48,7 @@ _ABSENT: Final = {
 class Runtime:
     """Reports the broker's state."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the sources of what it reports
         self,
         *,
         config: Callable[[], BrokerConfig],
