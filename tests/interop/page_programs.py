@@ -30,11 +30,11 @@ class PageProgram:
 
     page: str  # below the root of the project
     language: str  # "java" or "go"
-    prints: tuple[str, ...]  # lines that it prints, among others
+    prints: tuple[str, ...] = ()  # texts that it prints, among others, in any order
     number: int = 1  # of the programs of this language on the page
     topics: tuple[str, ...] = ()  # created before
     messages: Mapping[str, str] = field(default_factory=dict)  # topic to body: sent before
-    fills: tuple[str, ...] = ()  # topics whose queue 0 has a message afterwards
+    fills: tuple[str, ...] = ()  # topics whose queue 0 gets a message
     ends: bool = (
         True  # whether it ends by itself; it is killed when it has printed its lines, if not
     )
@@ -59,6 +59,17 @@ PROGRAMS = (
             language=language,
             prints=("a chair costs 12.50",),
             topics=("price-requests",),
+        )
+        for language in LANGUAGES
+    ),
+    *(
+        PageProgram(
+            page="docs/clients/dead-letters.md",
+            language=language,
+            topics=("orders",),
+            messages={"orders": "without a key"},
+            fills=("%DLQ%billing",),
+            ends=False,
         )
         for language in LANGUAGES
     ),

@@ -184,10 +184,10 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
     return int(answer.fields["offset"]) if answer.code == SUCCESS else 0
 
 
-def wait_filled(broker: str, topic: str, queue_id: int, *, timeout_s: float) -> None:
-    """Return once a queue has a message."""
+def wait_above(broker: str, topic: str, queue_id: int, offset: int, *, timeout_s: float) -> None:
+    """Return once a queue has a message at or above an offset."""
     wait_until(
-        lambda: max_offset(broker, topic, queue_id) > 0,
+        lambda: max_offset(broker, topic, queue_id) > offset,
         timeout_s=timeout_s,
         what=f"a message in {topic} {queue_id}",
     )

@@ -14,10 +14,11 @@ from orbitmq.client.core.sending.send_results import SendResult
 _SHOWN_BYTES_MAX: Final = 4096
 
 
-def print_sent(result: SendResult, *, as_json: bool) -> None:
-    """Print where a message was stored."""
+def print_sent(result: SendResult, *, as_json: bool, copy_of: str = "") -> None:
+    """Print where a message was stored, and of which one it is a copy."""
     row = {
         "status": result.status.name,
+        **({"copy_of": copy_of} if copy_of else {}),
         "message_id": result.message_id,
         "broker": result.queue.broker_name,
         "queue": result.queue.queue_id,

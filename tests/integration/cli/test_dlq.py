@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -91,6 +94,13 @@ def test_dead_letters_are_listed_by_group_key_time_and_cause(run: Run) -> None:
     assert "no customer 3" in shown
     assert "one" in shown
     assert "0123" in run("dlq", "show", "billing", "0123", code=4).stderr
+    by_place = json.loads(
+        shown_json := run("dlq", "show", "billing", listed[0]["message_id"], "--json").stdout
+    )
+    place = by_place[0]["offset_message_id"]
+    assert run("dlq", "show", "billing", place, "--json").stdout == shown_json
+    # A message of another topic is no dead letter of this group.
+    run("dlq", "show", "nobody", place, code=4)
 
 
 def test_dead_letters_are_sent_again_after_a_preview(run: Run, billing: Cluster) -> None:
@@ -116,6 +126,69 @@ def test_dead_letters_are_sent_again_after_a_preview(run: Run, billing: Cluster)
     run("dlq", "resend", "billing", "--key", "nothing", "--yes", code=4)
     for rate in ("nan", "0", "-1"):
         run("dlq", "resend", "billing", "--rate", rate, "--yes", code=1)
+
+
+def stop_after_two(signal_number: int, cluster: Cluster, *flags: str) -> subprocess.Popen[str]:
+    """Resend one a second from a process of its own, and stop it after the second."""
+    process = subprocess.Popen(
+        [
+            str(Path(sys.executable).with_name("orbitmq")),
+            *("dlq", "resend", "billing", "--rate", "1", "--yes", "-n", cluster.namesrv, *flags),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for _ in range(2):
+        assert "copy_of=" in process.stdout.readline()
+    # It waits for its next second.
+    process.send_signal(signal_number)
+    process.wait(TIMEOUT_S)
+    return process
+
+
+def test_a_resend_that_was_killed_is_resumed_and_sends_nothing_twice(
+    run: Run, billing: Cluster, tmp_path: Path
+) -> None:
+    run("topic", "create", "resumed", "-q", "1", "--broker", "broker-a")
+    flags = ("--to", "resumed", "--progress", str(tmp_path / "progress"))
+    with stop_after_two(signal.SIGKILL, billing, *flags):
+        pass
+    other = run("dlq", "resend", "billing", "--to", "else", *flags[2:], "--yes", code=1)
+    assert "to was 'resumed', now 'else'" in str(other.exception)
+
+    again = run("dlq", "resend", "billing", *flags, "--preview")
+    assert "k2" in again.stdout
+    assert "k1" not in again.stdout
+    asked = run("dlq", "resend", "billing", *flags, typed="y\n").stdout
+    run("dlq", "resend", "billing", *flags, "--yes", code=4)
+
+    assert "copies of 1 dead letters (2 were sent before)" in asked
+    assert [copy.body for copy in orders(billing, 3, "resumed")] == BODIES
+    with Admin(namesrv=billing.namesrv) as admin:
+        (queue,) = admin.topics.bounds("resumed").values()
+    assert queue.max_offset == 3
+
+
+def test_a_resend_that_is_interrupted_says_what_was_sent(run: Run, billing: Cluster) -> None:
+    run("topic", "create", "interrupted", "-q", "1", "--broker", "broker-a")
+
+    with stop_after_two(signal.SIGINT, billing, "--to", "interrupted") as process:
+        assert process.stderr is not None
+        told = process.stderr.read()
+
+    assert process.returncode == 130
+    assert "2 copies were sent, the last one of" in told
+    assert "sends them again (next time, give --progress FILE)" in told
+
+
+def test_an_export_that_fails_leaves_no_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "letters.jsonl"
+
+    run("dlq", "export", "billing", "-o", str(file), "-n", "127.0.0.1:1", code=3)
+
+    assert list(tmp_path.glob("letters*")) == []
 
 
 def test_a_dead_letter_of_unknown_origin_needs_a_topic(run: Run, cluster: Cluster) -> None:

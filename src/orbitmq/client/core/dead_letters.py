@@ -48,8 +48,12 @@ class DeadLetter:
         times = "once" if self.failures == 1 else f"{self.failures} times"
         return reason or f"failed {times}"
 
+    @property
+    def ids(self) -> tuple[str, str]:
+        """The id that its producer gave it, and the one that says where it is stored."""
+        return self.message.message_id, self.message.offset_message_id
+
     def matches(self, *, key: str = "", cause: str = "") -> bool:
         """Whether it has a key or id, and a cause that contains a text, in any case."""
-        message = self.message
-        ids = {*message.keys, message.message_id, message.offset_message_id}
-        return (not key or key in ids) and cause.casefold() in self.cause.casefold()
+        names = {*self.message.keys, *self.ids}
+        return (not key or key in names) and cause.casefold() in self.cause.casefold()

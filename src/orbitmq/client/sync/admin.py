@@ -123,6 +123,7 @@ class Messages(Noun[AioMessages]):
     """Finds stored messages."""
 
     by_id = waiting(AioMessages.by_id)
+    all_by_id = waiting(AioMessages.all_by_id)
     by_key = waiting(AioMessages.by_key)
     at = waiting(AioMessages.at)
     between = iterating(AioMessages.between)
@@ -134,6 +135,7 @@ class DeadLetters(Noun[AioDeadLetters]):
 
     counts = waiting(AioDeadLetters.counts)
     find = iterating(AioDeadLetters.find)
+    by_ids = waiting(AioDeadLetters.by_ids)
 
 
 class Traces(Noun[AioTraces]):

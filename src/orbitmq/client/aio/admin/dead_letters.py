@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -73,3 +74,28 @@ class DeadLetters:
         except RouteNotFoundError:
             # The topic is made with the first dead letter.
             return
+
+    async def by_ids(self, group: str, ids: Collection[str]) -> list[DeadLetter]:
+        """Return dead letters of a group by their ids, oldest first in each queue."""
+        topic = dead_letter_topic(group)
+        found: dict[str, DeadLetter] = {}
+        try:
+            for one in ids:
+                for message in await self._messages.all_by_id(topic, one):
+                    found[message.offset_message_id] = DeadLetter(message)
+        except RouteNotFoundError:
+            return []
+        known = {one for letter in found.values() for one in letter.ids}
+        if missing := set(ids) - known:
+            # The index may be off, or lack them.
+            async for letter in self.find(group):
+                if not missing.isdisjoint(letter.ids):
+                    found[letter.message.offset_message_id] = letter
+        return sorted(
+            found.values(),
+            key=lambda letter: (
+                letter.message.queue.broker_name,
+                letter.message.queue_id,
+                letter.message.queue_offset,
+            ),
+        )

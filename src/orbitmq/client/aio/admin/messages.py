@@ -54,6 +54,17 @@ class Messages:
             )
         return found[0]
 
+    async def all_by_id(self, topic: str, message_id: str) -> list[ReceivedMessage]:
+        """Find all messages of a topic that have an id of either kind; none is no error."""
+        found = await self._find(topic, message_id, 32, 0, _END_OF_TIME_MS, is_unique=True)
+        if found:
+            return found
+        try:
+            message = await self._by_location(message_id, topic)
+        except (ProtocolError, RemoteError):
+            return []
+        return [message] if message is not None and message.stored_queue.topic == topic else []
+
     async def by_key(
         self,
         topic: str,

@@ -1,0 +1,1 @@
+"""Dead letters on the command line: which are meant, and sending copies of them."""
