@@ -1,4 +1,4 @@
-"""How far sending dead letters again has come, in a file, so that a later run resumes.
+"""How far a resend of dead letters has come, in a file, so that it can resume.
 
 Layout, JSON, one object a line:
     {"group": …, "to": …, …}                            what is sent, in the first line
