@@ -11,9 +11,9 @@ WORKERS ?= 6
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # Benchmarks that CI runs for one short round, so that none rots.
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
-	rpc_round_trip client_send client_consume request_reply)
+	rpc_round_trip client_send client_consume request_reply ordered_handover)
 # The long campaigns, short ones first; each can be run alone.
-SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index transactions requests attack reconnects \
+SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index transactions requests attack ordered reconnects \
 	clients spark workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
@@ -160,6 +160,9 @@ soak-requests: setup
 
 soak-attack: setup
 	$(call at_most,10) $(BIN)/python -m tests.integration.broker.under_attack --page docs/soak/under-attack.md
+
+soak-ordered: setup
+	$(call at_most,20) $(BIN)/python -m tests.integration.client.hand_overs --seconds 600 --page docs/soak/ordered-members.md
 
 soak-reconnects: setup
 	$(call at_most,30) $(BIN)/python -m tests.integration.client.reconnects 10000 --page docs/soak/client-reconnects.md

@@ -73,6 +73,16 @@ PROGRAMS = (
         )
         for language in LANGUAGES
     ),
+    *(
+        PageProgram(
+            page="docs/clients/ordered.md",
+            language=language,
+            prints=("order 7 is created", "order 7 is paid", "order 7 is shipped"),
+            topics=("order-steps",),
+            ends=language == "go",
+        )
+        for language in LANGUAGES
+    ),
 )
 
 # What is not run, each with the reason.

@@ -16,6 +16,7 @@ from orbitmq.model.messages import Message
 from orbitmq.model.queues import MessageQueue
 from tests.integration.client.conftest import Cluster
 from tests.integration.client.consuming import Seen, consumer_of, numbered, send
+from tests.integration.client.hand_overs import QUEUES, Campaign
 from tests.waiting import until
 
 CLOCK = SystemClock()
@@ -219,3 +220,16 @@ async def test_a_topic_that_is_unsubscribed_is_unlocked_at_once(
 
         locks = cluster.brokers["broker-a"].locks
         await until(lambda: locks.owner(group, queue_of(topic, 0)) is None)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_order_is_kept_and_nothing_repeated_while_members_come_and_go_at_random(
+    cluster: Cluster, topic: str, group: str, seed: int
+) -> None:
+    await cluster.make_topic(topic, queues=QUEUES)
+    campaign = Campaign(cluster.namesrv, topic, group, seed)
+
+    await campaign.run(1.5)
+
+    assert campaign.ledger.faults() == []
+    assert campaign.ledger.events["left"] > 2
