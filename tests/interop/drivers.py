@@ -248,6 +248,21 @@ class Driver:
         errors: list[str] = self.call("close_replier", replier=replier)["errors"]
         return errors
 
+    def open_transactions(self, producer: str, namesrv: str, *, group: str, topic: str) -> None:
+        """Start a producer of transactions; it commits each that a broker asks it about.
+
+        Its first message, `hello` to `topic`, makes it known to the brokers.
+        """
+        self.call("open_transactions", producer=producer, namesrv=namesrv, group=group, topic=topic)
+
+    def transact(self, producer: str, topic: str, messages: Sequence[Listed]) -> list[str]:
+        """Send messages in transactions that end as each says; returns their ids."""
+        listed = [asdict(message) for message in messages]
+        ids: list[str] = self.call("transact", producer=producer, topic=topic, messages=listed)[
+            "message_ids"
+        ]
+        return ids
+
     def recall(self, producer: str, topic: str, handle: str) -> str:
         """Take a message back with an open producer of 5.x; returns its id."""
         result = self.call("recall", producer=producer, topic=topic, handle=handle)
@@ -378,21 +393,6 @@ class JavaDriver(Driver):
             compression=compression,
         )
         return dict(zip(sent["message_ids"], sent["offset_ids"], strict=True))
-
-    def open_transactions(self, producer: str, namesrv: str, *, group: str, topic: str) -> None:
-        """Start a producer of transactions; it commits each that a broker asks it about.
-
-        Its first message, `hello` to `topic`, makes it known to the brokers.
-        """
-        self.call("open_transactions", producer=producer, namesrv=namesrv, group=group, topic=topic)
-
-    def transact(self, producer: str, topic: str, messages: Sequence[Listed]) -> list[str]:
-        """Send messages in transactions that end as each says; returns their ids."""
-        listed = [asdict(message) for message in messages]
-        ids: list[str] = self.call("transact", producer=producer, topic=topic, messages=listed)[
-            "message_ids"
-        ]
-        return ids
 
     def find(self, namesrv: str, topic: str, keys: Sequence[str]) -> dict[str, list[Received]]:
         """Ask a broker's index for the messages of each key."""

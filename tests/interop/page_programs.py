@@ -83,13 +83,19 @@ PROGRAMS = (
         )
         for language in LANGUAGES
     ),
+    *(
+        PageProgram(
+            page="docs/clients/transactions.md",
+            language=language,
+            prints=(line,),
+            topics=("orders",),
+        )
+        for language, line in (("java", "COMMIT_MESSAGE"), ("go", "committed: true"))
+    ),
 )
 
 # What is not run, each with the reason.
-NOT_RUN = {
-    ("docs/clients/transactions.md", language): "parts of a program: test_broker_transactions.py"
-    for language in LANGUAGES
-}
+NOT_RUN: Mapping[tuple[str, str], str] = {}
 
 
 class Runnable(NamedTuple):

@@ -43,6 +43,9 @@ var scenarios = map[string]scenario{
 	"request":        requestReplies,
 	"open_replier":   openReplier,
 	"close_replier":  closeReplier,
+
+	"open_transactions": openTransactions,
+	"transact":          transact,
 }
 
 const requestBytesMax = 16 << 20

@@ -91,7 +91,7 @@ func closeProducer(raw json.RawMessage) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("no open producer %q", args.Producer)
 	}
-	return struct{}{}, kept.(rocketmq.Producer).Shutdown()
+	return struct{}{}, kept.(interface{ Shutdown() error }).Shutdown()
 }
 
 func startedProducer(args produceArgs) (rocketmq.Producer, error) {
