@@ -142,13 +142,17 @@ class PowerLossDisk:
         durable = before._names.get(old.stat().st_ino, {})
         names = self._names[new.stat().st_ino]
         for name, inode in list(names.items()):
-            if durable.get(name) != (old / name).stat().st_ino:
+            try:
+                old_inode = (old / name).stat().st_ino
+            except FileNotFoundError:
+                # A temporary file of another thread, renamed meanwhile.
+                old_inode = -1
+            if durable.get(name) != old_inode:
                 del names[name]
             if (new / name).is_dir():
                 self._forget(before, old / name, new / name)
             else:
-                content = before._contents.get((old / name).stat().st_ino, b"")
-                self._contents[inode] = content
+                self._contents[inode] = before._contents.get(old_inode, b"")
 
     # --- losing power -------------------------------------------------------------------------
 

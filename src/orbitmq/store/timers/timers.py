@@ -108,7 +108,9 @@ class Timers:
 
     def open(self) -> None:
         """Bring wheel, log and progress to a known state, and load the slot to deliver."""
-        now_ms = self._opened_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        # The clock may have been set back since the last delivery.
+        self._opened_ms = max(now_ms, self._store.parts.last_store_ms)
         progress = self._files.load()
         queue_end = self._store.end_of(TIMER_TOPIC, 0)
         if progress is None:
@@ -138,7 +140,9 @@ class Timers:
         self._is_whole = True
         self._saved_offset = self.queue_offset
         self._saved_ms = now_ms
-        self._saved_position = self._store.log_end
+        # The search must be repeated until what it found has been passed.
+        position = progress.commit_log_position
+        self._saved_position = self._store.log_end if position is None else position
         self._is_changed = bool(self._delivered) or not is_ours or is_rebuilt
         if is_rebuilt:
             # Otherwise the next opening could take the new timer log for the old one.
@@ -162,7 +166,7 @@ class Timers:
             return
         self._mend()
         self._is_changed = False
-        position = self._store.log_end
+        position = self._saved_position if self._delivered else self._store.log_end
         self._store.flush()
         self._chains.sync()
         progress = TimerProgress(
@@ -350,6 +354,10 @@ class Timers:
         for _ in range(_SLOTS_PER_TURN):
             if self._due.count or self.read_ms >= now_floor_ms:
                 return
+            if self._delivered and self.read_ms >= self._opened_ms:
+                # All that was delivered before is in this slot, or in earlier ones.
+                self._delivered = set()
+                self._is_changed = True
             if self._chains.has(self.read_ms + PRECISION_MS):
                 self._move_to_slot(self.read_ms + PRECISION_MS)
             else:
@@ -403,8 +411,6 @@ class Timers:
         self._is_changed = self._is_partly_delivered = True
 
     def _load_slot(self) -> None:
-        if self._delivered and self.read_ms > self._opened_ms:
-            self._delivered = set()
         try:
             self._read_slot()
         except StoreDamagedError as damage:

@@ -115,6 +115,29 @@ async def test_a_message_due_in_weeks_is_delivered_once_though_a_kill_follows_it
     again.close()
 
 
+async def test_messages_are_delivered_once_though_a_second_kill_follows_a_save(
+    timers: TimerStore, clock: ManualClock, tmp_path: Path
+) -> None:
+    names = [f"m{number:02}" for number in range(30)]
+    for number, name in enumerate(names):
+        timers.send(name, NOW_MS + 1100 + 100 * number)
+    timers.take_in()
+    timers.timers.save()
+    await clock.advance(2500)
+    timers.deliver()
+
+    second = _killed(timers, tmp_path / "second")
+    second.deliver(1)
+    second.timers.save()
+    third = _killed(second, tmp_path / "third")
+    await clock.advance(10_000)
+    third.deliver()
+
+    assert third.delivered() == names
+    second.store.close()
+    third.close()
+
+
 def test_a_message_that_is_twice_in_a_slot_is_due_once() -> None:
     slot = DueSlot()
     for offset in (30, 10, 30, 20, 10):
