@@ -195,12 +195,12 @@ class Campaign:
         self._numbers = itertools.count()
         self._members: list[OwnMember | KilledMember] = []
 
-    async def run(self, seconds: float) -> None:
+    async def run(self, seconds: float, *, joins_min: int = 0) -> None:
         """Have members come and go for a while, then wait for every message."""
         end_ms = CLOCK.monotonic_ms() + seconds * 1000
         await self._join()
         async with self._messages():
-            while CLOCK.monotonic_ms() < end_ms:
+            while CLOCK.monotonic_ms() < end_ms or self.ledger.events["joined"] < joins_min:
                 await self._happen()
                 await CLOCK.sleep_ms(self._random.uniform(0, EVENT_PAUSE_MS))
         if not any(isinstance(member, OwnMember) for member in self._members):
