@@ -9,7 +9,7 @@ Threads: the event loop's; `hash_of` is for any.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.model import property_names
 
@@ -17,16 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from orbitmq.broker.transactions.half_messages import Half
-    from orbitmq.broker.transactions.half_queue import HalfQueue
 
 # Those of some seconds at full speed.
 RECENT_MAX: Final = 65_536
 
 
+class OpenHalves(Protocol):
+    """Where the open halves are found."""
+
+    @property
+    def halves(self) -> Mapping[int, Half]:
+        """The open halves by their first offset."""
+
+
 class RecentHalves:
     """The newest halves by their content."""
 
-    def __init__(self, halves: HalfQueue, *, count_max: int = RECENT_MAX) -> None:
+    def __init__(self, halves: OpenHalves, *, count_max: int = RECENT_MAX) -> None:
         self._halves = halves
         self._count_max = count_max
         # First offsets by hash.
