@@ -40,6 +40,8 @@ class PageProgram:
     )
     lines: tuple[str, ...] = LINES  # Java's release lines that have the feature
     options: Mapping[str, str] = field(default_factory=dict)  # of a broker of its own
+    # Filter classes of a filter server, each a function of the page's first Python block.
+    filters: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{Path(self.page).stem}-{self.number}"
@@ -91,6 +93,15 @@ PROGRAMS = (
             topics=("orders",),
         )
         for language, line in (("java", "COMMIT_MESSAGE"), ("go", "committed: true"))
+    ),
+    PageProgram(
+        page="docs/clients/filter-servers.md",
+        language="java",
+        prints=('a truck for {"weight_kg": 800}',),
+        topics=("shipments",),
+        messages={"shipments": '{"weight_kg": 800}'},
+        ends=False,
+        filters={"org.example.HeavyShipments": "is_heavy"},
     ),
 )
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from orbitmq.client import Message, Producer
+from tests.integration.docs.pages import ROOT, blocks
+from tests.integration.filterserver import plugins
 from tests.interop import wire
 from tests.interop.building import LINES, is_set
 from tests.interop.official import java_command
+from tests.interop.ours import OrbitFilterServer
 from tests.interop.page_programs import (
     PROGRAMS,
     PageProgram,
@@ -45,6 +48,24 @@ def cluster(request: pytest.FixtureRequest, program: PageProgram) -> OurCluster:
     return made
 
 
+@pytest.fixture
+def filter_server(
+    program: PageProgram, cluster: OurCluster, tmp_path: Path
+) -> Iterator[OrbitFilterServer | None]:
+    """The filter server that a program needs, if it does, with the function on its page."""
+    if not program.filters:
+        yield None
+        return
+    folder = tmp_path / "filter-server"
+    page = blocks([ROOT / program.page])
+    function = next(block.code for block in page if block.language == "python")
+    plugins.write_package(folder / "plugins", "page_filters", function, dict(program.filters))
+    made = OrbitFilterServer(folder, cluster.broker, folder / "plugins")
+    made.start()
+    yield made
+    made.process.stop()
+
+
 def run(program: PageProgram, command: list[str], cluster: OurCluster, folder: Path) -> None:
     """Run a program, and look for its lines among what its client logs."""
     process = ChildProcess(
@@ -77,6 +98,7 @@ def run(program: PageProgram, command: list[str], cluster: OurCluster, folder: P
         if line in program.lines
     ],
 )
+@pytest.mark.usefixtures("filter_server")
 def test_a_java_program_runs(
     program: PageProgram, line: str, cluster: OurCluster, tmp_path: Path
 ) -> None:

@@ -84,6 +84,9 @@ def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) 
             }
             for name, config in configs.items()
         ]
+        if route.filter_servers:
+            for row in there:
+                row["filter_servers"] = route.filter_servers.get(str(row["address"]), [])
         return there + [
             {
                 "broker": part.broker_name,
@@ -94,6 +97,7 @@ def show(topic: Topic, *, namesrv: NameServers = None, as_json: AsJson = False) 
                 "ordered": None,
                 "attributes": "",
                 "missing_since": since[part.broker_name],
+                **({"filter_servers": []} if route.filter_servers else {}),
             }
             for part in route.missing_queues or ()
         ]

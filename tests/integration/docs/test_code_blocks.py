@@ -20,6 +20,10 @@ NOT_RUN = {
     ROOT
     / "docs"
     / "store.md": "reads a store folder: tests/unit/store/readonly/test_readonly_store.py does",
+    ROOT
+    / "docs"
+    / "clients"
+    / "filter-servers.md": "wants a filter server: test_filter_server_page.py has one",
 }
 PROGRAM_TIMEOUT_S = 150
 

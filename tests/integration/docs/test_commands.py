@@ -185,7 +185,19 @@ def run_here(
 
 
 def test_every_block_says_its_language() -> None:
-    known = {"console", "go", "java", "json", "properties", "python", "sh", "sql", "text", "yaml"}
+    known = {
+        "console",
+        "go",
+        "java",
+        "json",
+        "properties",
+        "python",
+        "sh",
+        "sql",
+        "text",
+        "toml",
+        "yaml",
+    }
 
     assert [str(block) for block in blocks() if block.language not in known] == []
 
