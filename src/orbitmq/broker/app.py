@@ -509,6 +509,7 @@ class Broker:
             long_polls=self._long_polls,
             reads=self._reads,
             delay_offsets=lambda: self._delay.offsets,
+            transactions=self._transactions.halves.figures,
             timers_behind=lambda: self._timers.behind,
             clock=self._clock,
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
     from orbitmq.broker.statistics.counters import Counters
     from orbitmq.broker.statistics.samples import Samples
+    from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
     from orbitmq.clock import Clock
     from orbitmq.settings import Settings
     from orbitmq.store.message_store import MessageStore
@@ -43,6 +44,7 @@ class Reporting:
     delay_offsets: Callable[[], Mapping[int, int]]
     # Timers that are not in the wheel yet, and milliseconds that delivery is late.
     timers_behind: Callable[[], tuple[int, int]]
+    transactions: Callable[[], TransactionFigures]
     clock: Clock
 
     def requests(self) -> StatisticsRequests:
@@ -94,6 +96,7 @@ class Reporting:
             counters=self.counters,
             tables=self.tables,
             waiting=Waiting(sends=self.confirmations, long_polls=self.long_polls, reads=self.reads),
+            transactions=self.transactions,
             clock=self.clock,
         )
 

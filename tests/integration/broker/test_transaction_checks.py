@@ -18,7 +18,14 @@ from orbitmq.store.log.draft import Draft
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
-from tests.integration.broker.test_transactions import COMMIT, Prepared, end, prepare, put
+from tests.integration.broker.test_transactions import (
+    COMMIT,
+    ROLL_BACK,
+    Prepared,
+    end,
+    prepare,
+    put,
+)
 
 INTERVAL_MS = 1_000
 TIMEOUT_MS = 6_000
@@ -144,6 +151,29 @@ async def test_another_producer_of_the_group_is_asked_once_the_first_is_gone(
     assert (await end(second.peer, second.asked[0].prepared, COMMIT, is_answer=True)).code == 0
     assert len(await second.peer.read("T")) == 1
     assert other.asked == []
+
+
+@pytest.mark.parametrize("options", [{**OPTIONS, "transactionCheckMax": "2"}])
+async def test_open_and_ended_transactions_are_counted(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    halves = site.broker._transactions.halves
+    first = await prepare(peer, unique_id="A1")
+    second = await prepare(peer, unique_id="A2")
+    await prepare(peer, unique_id="A3")
+    await site.clock.advance(100)
+    figures = halves.figures()
+    assert (figures.open, figures.oldest_ms) == ({"T": 3}, 100)
+
+    await end(peer, first, COMMIT)
+    await end(peer, second, ROLL_BACK)
+    await group.join("p1")
+    await site.advance_until(lambda: not len(halves), step_ms=200)
+
+    figures = halves.figures()
+    assert (figures.open, figures.oldest_ms) == ({}, 0)
+    assert figures.committed == figures.rolled_back == {"T": 1}
+    assert (figures.checks, figures.given_up) == (2, 1)
 
 
 async def test_producers_of_a_group_take_turns(group: Group) -> None:

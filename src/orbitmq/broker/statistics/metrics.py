@@ -21,6 +21,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from orbitmq.broker.statistics.transaction_metrics import transaction_families
 from orbitmq.model.names import is_group_topic, is_retry_topic, is_system_group, is_system_topic
 from orbitmq.model.subscriptions import POP, PULL
 from orbitmq.model.versions import version_name
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.groups.members import Members
     from orbitmq.broker.statistics.counters import Counter, Counters
     from orbitmq.broker.statistics.group_progress import ProgressMeter
+    from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
     from orbitmq.model.topics import TopicConfig
@@ -77,6 +79,7 @@ class MetricsSnapshot:
     unconfirmed: int
     held_polls: int
     disk_reads: int
+    transactions: TransactionFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,7 @@ class Metrics:
     counters: Counters
     tables: Tables
     waiting: Waiting
+    transactions: Callable[[], TransactionFigures]
     clock: Clock
 
     def snapshot(self) -> MetricsSnapshot:
@@ -146,6 +150,7 @@ class Metrics:
             unconfirmed=len(waiting.sends),
             held_polls=len(waiting.long_polls),
             disk_reads=len(waiting.reads),
+            transactions=self.transactions(),
         )
 
     def families(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -156,6 +161,7 @@ class Metrics:
         yield from self._lags(snapshot)
         yield from self._storage()
         yield from self._own(snapshot)
+        yield from transaction_families(snapshot.transactions, self.labels)
 
     # --- families -----------------------------------------------------------------------------
 

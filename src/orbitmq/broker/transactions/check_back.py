@@ -230,6 +230,8 @@ class CheckBack:
             # The stored count would be believed after a restart.
             draft = copied(message, half, checks=half.checks)
             newest = self._halves.copy(newest, draft, checks=half.checks)
+        else:
+            self._halves.outcomes.checks += 1
         self._halves.note_asked(newest, client=producer.client_id, asked_ms=self._clock.now_ms())
         return producer.client_id
 
@@ -267,6 +269,7 @@ class CheckBack:
     def _give_up(self, half: Half, message: StoredMessage) -> None:
         self._store.append(given_up(message, half))
         self._halves.end(half)
+        self._halves.outcomes.given_up += 1
         log.error(
             "transaction given up id=%s group=%s topic=%s checks=%d hint=its message is in %s; commit "
             "it by sending that again",

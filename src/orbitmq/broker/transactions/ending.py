@@ -83,10 +83,13 @@ class Ending:
             )
         self._store.append(draft)
         self._on_committed(draft)
+        self._halves.outcomes.commit(half.topic)
         return self._halves.end(half)
 
     def _roll_back(self, half: Half) -> PhysicalOffset:
-        return self._halves.roll_back(half)
+        end = self._halves.roll_back(half)
+        self._halves.outcomes.roll_back(half.topic)
+        return end
 
     async def _durability(self, end: PhysicalOffset) -> StoreDurability:
         self._store.publish()

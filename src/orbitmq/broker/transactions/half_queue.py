@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from orbitmq.broker.statistics.transaction_metrics import Outcomes, TransactionFigures
 from orbitmq.broker.transactions.half_messages import QUEUE_ID, Half, half_of, mark
 from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.model.names import HALF_TOPIC
@@ -59,6 +60,8 @@ class HalfQueue:
         # By first offset, in the order of the newest copies.
         self._open: dict[int, Half] = {}
         self._open_bytes = 0
+        self._by_topic: Counter[str] = Counter()
+        self.outcomes = Outcomes()
         # The highest half offset of each mark above the progress.
         self._marks: deque[int] = deque()
         self._marks_start = 0
@@ -193,6 +196,19 @@ class HalfQueue:
         message = decode_record(found.records[0]) if found.records else None
         return message if message is not None and message.queue_offset == offset else None
 
+    def figures(self) -> TransactionFigures:
+        """What is open, and how transactions ended."""
+        oldest = min(self._open, default=None)
+        age_ms = 0 if oldest is None else self._clock.now_ms() - self._open[oldest].since_ms
+        return TransactionFigures(
+            open=dict(self._by_topic),
+            oldest_ms=max(age_ms, 0),
+            committed=dict(self.outcomes.committed),
+            rolled_back=dict(self.outcomes.rolled_back),
+            given_up=self.outcomes.given_up,
+            checks=self.outcomes.checks,
+        )
+
     def find(self, message: StoredMessage) -> Half | None:
         """The newest copy of the open half that a stored one belongs to; None if it has ended."""
         return self._open.get(half_of(message).first_offset)
@@ -227,11 +243,15 @@ class HalfQueue:
     def _add(self, half: Half) -> None:
         self._open[half.first_offset] = half
         self._open_bytes += half.record_bytes
+        self._by_topic[half.topic] += 1
 
     def _remove(self, half: Half) -> None:
         removed = self._open.pop(half.first_offset)
         assert removed is half
         self._open_bytes -= half.record_bytes
+        self._by_topic[half.topic] -= 1
+        if not self._by_topic[half.topic]:
+            del self._by_topic[half.topic]
 
     def _mark(self, offset: int) -> None:
         self._store.append(mark(offset, now_ms=self._clock.now_ms(), host=self._store.store_host))

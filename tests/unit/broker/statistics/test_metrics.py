@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from orbitmq.broker.statistics.metrics import Metrics, Tables, Waiting
+from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
 from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
 from tests.unit.broker.parts import BrokerParts, broker_parts
 
@@ -30,6 +31,14 @@ def metrics_of(parts: BrokerParts) -> Metrics:
             progress=parts.progress,
         ),
         waiting=Waiting(sends=[1, 2], long_polls=[1], reads=[]),
+        transactions=lambda: TransactionFigures(
+            open={"orders": 2},
+            oldest_ms=1500,
+            committed={"orders": 3},
+            rolled_back={"orders": 1},
+            checks=4,
+            given_up=1,
+        ),
         clock=parts.clock,
     )
 
@@ -47,6 +56,18 @@ class Scraped(Collector):
 
     def value(self, name: str, **labels: str) -> float | None:
         return self._registry.get_sample_value(name, NODE | labels)
+
+
+async def test_transactions_are_shown(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        scraped = Scraped(metrics_of(parts))
+
+        assert scraped.value("rocketmq_half_messages", topic="orders") == 2
+        assert scraped.value("rocketmq_commit_messages_total", topic="orders") == 3
+        assert scraped.value("rocketmq_rollback_messages_total", topic="orders") == 1
+        assert scraped.value("orbitmq_transaction_oldest_ms") == 1500
+        assert scraped.value("orbitmq_transaction_checks_total") == 4
+        assert scraped.value("orbitmq_transactions_given_up_total") == 1
 
 
 async def test_messages_are_shown_by_topic_and_by_group(tmp_path: Path) -> None:
