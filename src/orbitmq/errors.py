@@ -219,7 +219,7 @@ class PackageMissingError(OrbitError, ModuleNotFoundError):
     def __init__(self, package: str, *, needed_by: str, extra: str) -> None:
         super().__init__(
             f"{needed_by} needs the package {package}, which is not installed",
-            hint=f"pip install 'orbitmq[{extra}]'",
+            hint=f"pip install 'orbitmq[{extra}]', or in a clone: pip install '.[{extra}]'",
         )
         self.name = package
 

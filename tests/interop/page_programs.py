@@ -64,6 +64,20 @@ PROGRAMS = (
         )
         for language in LANGUAGES
     ),
+    # Java's clients of the 4.9 line have no due times.
+    PageProgram(
+        page="docs/clients/due-times.md",
+        language="java",
+        prints=("taken back: ",),
+        topics=("reminders",),
+        lines=("v5",),
+    ),
+    PageProgram(
+        page="docs/clients/due-times.md",
+        language="go",
+        prints=("due later: ",),
+        topics=("reminders",),
+    ),
     *(
         PageProgram(
             page="docs/clients/dead-letters.md",

@@ -287,6 +287,7 @@ async def test_a_negative_offset_of_a_go_client_commits_nothing(peer: Peer) -> N
     by_pull = await peer.pull("T", 0, commit=-1)
 
     assert answered == by_pull.code == OK
+    assert await commit(peer, -2) == ResponseCode.INVALID_PARAMETER
     assert await committed(peer) == (OK, "1")
 
 

@@ -183,6 +183,18 @@ def test_a_resend_that_is_interrupted_says_what_was_sent(run: Run, billing: Clus
     assert "sends them again (next time, give --progress FILE)" in told
 
 
+def test_dead_letters_that_may_not_be_read_are_an_error_that_says_what_to_do(run: Run) -> None:
+    run("topic", "create", "%DLQ%closed", "-q", "1", "--broker", "broker-a")
+    run("message", "send", "%DLQ%closed", "a letter")
+    run("topic", "permit", "%DLQ%closed", "w")
+
+    refused = run("dlq", "list", "closed", code=1)
+
+    assert "orbitmq topic permit %DLQ%closed rw" in str(refused.exception)
+    run("topic", "permit", "%DLQ%closed", "rw")
+    assert len(letters(run, "closed")) == 1
+
+
 def test_an_export_that_fails_leaves_no_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "letters.jsonl"
 

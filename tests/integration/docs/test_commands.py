@@ -45,6 +45,7 @@ NOT_RUN = {
     ".venv/bin/orbitmq ": "test_first_steps.py does",
     "orbitmq store accept-loss ": "wants a damaged store: tests/integration/cli/test_store.py",
     "orbitmq cluster forget ": "wants a missing broker: tests/integration/cli/test_missing_brokers.py",
+    "orbitmq topic permit %DLQ%": "wants dead letters: tests/integration/cli/test_dlq.py",
     "orbitmq dlq ": "wants dead letters: tests/integration/cli/test_dlq.py",
     "orbitmq query show ": "wants a query of Spark: tests/integration/cli/test_query.py",
     "orbitmq transaction show ": "wants an open one: tests/integration/cli/test_transaction.py",

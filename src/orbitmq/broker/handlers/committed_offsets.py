@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LATEST: Final = -1
+# Compat: Go's clients commit this for a queue in which they consumed nothing.
+_NOTHING_CONSUMED: Final = -1
 _ALL_QUEUES: Final = -1
 
 
@@ -110,8 +112,7 @@ class CommittedOffsetRequests:
                 f"the topic {asked.topic!r} has no queue {asked.queue_id}",
                 hint=f"its queues are 0 to {queues - 1}",
             )
-        if asked.commit_offset < 0:
-            # Compat: Go clients send this for a queue in which they consumed nothing.
+        if asked.commit_offset == _NOTHING_CONSUMED:
             return request.reply()
         outcome = self.offsets.commit(
             asked.consumer_group,

@@ -93,7 +93,8 @@ def test_without_pyspark_the_error_says_what_to_install(statement: str) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         "orbitmq.errors.PackageMissingError: orbitmq.spark needs the package pyspark, "
-        "which is not installed (pip install 'orbitmq[spark]')"
+        "which is not installed (pip install 'orbitmq[spark]', "
+        "or in a clone: pip install '.[spark]')"
     )
 
 

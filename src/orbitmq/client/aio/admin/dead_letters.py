@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from orbitmq.client.core.dead_letters import DeadLetter
-from orbitmq.errors import RouteNotFoundError
+from orbitmq.errors import OrbitError, RemoteError, RouteNotFoundError
 from orbitmq.model.names import DEAD_LETTER_PREFIX, dead_letter_topic
+from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,6 +75,13 @@ class DeadLetters:
         except RouteNotFoundError:
             # The topic is made with the first dead letter.
             return
+        except RemoteError as error:
+            if error.code != ResponseCode.NO_PERMISSION:
+                raise
+            raise OrbitError(
+                f"the dead letters of group {group!r} cannot be read: {error.remark}",
+                hint=f"allow it with: orbitmq topic permit {dead_letter_topic(group)} rw",
+            ) from error
 
     async def by_ids(self, group: str, ids: Collection[str]) -> list[DeadLetter]:
         """Return dead letters of a group by their ids, oldest first in each queue."""
