@@ -64,20 +64,21 @@ async def test_a_disk_without_room_deletes_nothing_that_is_pending(
             await peer.make_topic(topic, read=1, write=1)
         await _fill(peer, 1)
         pending = site.broker.store.log_end
-        if kind == "timer":
-            await send(peer, b"pending", TIMER_DELAY_MS="100000")
-        else:
+        half = None
+        if kind == "half":
             half = await prepare(peer, b"pending")
+        else:
+            await send(peer, b"pending", TIMER_DELAY_MS="100000")
         await _fill(peer, 3)
 
         await _deleted_up_to(site, FILE_BYTES)
         for _ in range(3):
             await asyncio.to_thread(site.broker.store.delete_expired)
         held = site.broker.store.log_start
-        if kind == "timer":
-            await site.stored("T", 0, 1)
-        else:
+        if half is not None:
             await end(peer, half, ROLL_BACK)
+        else:
+            await site.stored("T", 0, 1)
         await _deleted_up_to(site, pending, step_ms=1000)
 
     assert FILE_BYTES <= held <= pending
