@@ -11,7 +11,7 @@ WORKERS ?= 6
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # Benchmarks that CI runs for one short round, so that none rots.
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
-	rpc_round_trip client_send client_consume request_reply ordered_handover)
+	rpc_round_trip client_send client_consume request_reply ordered_handover filter_server)
 # The long campaigns, short ones first; each can be run alone.
 SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index transactions requests attack ordered reconnects \
 	clients spark workers brokers)
