@@ -124,6 +124,11 @@ COSTS = (
         "copies of the half messages, each with a mark of the former",
     ),
     Cost(
+        (_CODE.RESUME_CHECK_HALF_MESSAGE,),
+        "reads of at most 33 half messages in a thread, and two appends; one such request at a time",
+        f"a half message; {OPEN_MAX:,} transactions may be open",
+    ),
+    Cost(
         (_CODE.CONSUMER_SEND_MSG_BACK,),
         "one read in a thread, and one append of a stored message",
         "the copy; the group's retry or dead-letter topic",

@@ -407,6 +407,7 @@ class Broker:
             hours_max=lambda: self._settings.of(RetentionConfig).reserved_hours,
             store=self.store,
             confirmations=self._confirmations,
+            storing=self._storing,
             topics=self.topics,
             members=self.members,
             offsets=self.offsets,
@@ -559,6 +560,7 @@ class Broker:
             TransactionRequests(
                 ending=self._transactions.ending,
                 open_transactions=self._transactions.open_transactions,
+                resuming=self._transactions.resuming,
             ),
             RecallRequests(
                 config=self._config,

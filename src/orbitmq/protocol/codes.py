@@ -226,7 +226,7 @@ class RequestCode(IntEnum):
         Role.NAME_SERVER,
         "whether the broker needs to register again",
     )
-    RESUME_CHECK_HALF_MESSAGE = 323, Role.BROKER, NOBODY, "check a half message again"
+    RESUME_CHECK_HALF_MESSAGE = 323, Role.BROKER, Role.BROKER, "check a half message again"
     SEND_REPLY_MESSAGE = 324, Role.BROKER, Role.BROKER, "answer a request message, long field names"
     SEND_REPLY_MESSAGE_V2 = (
         325,
@@ -343,10 +343,9 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "acknowledge popped messages"
 
 
-# Not answered yet, but planned: transactions, replication, access rules.
+# Not answered yet, but planned: replication, access rules.
 PLANNED: Final = frozenset(
     {
-        RequestCode.RESUME_CHECK_HALF_MESSAGE,
         RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         RequestCode.DELETE_ACL_CONFIG,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ import pytest
 
 from orbitmq.clock import ManualClock
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
-from orbitmq.protocol.requests.transactions import CheckTransaction
+from orbitmq.protocol.requests.transactions import CheckTransaction, ResumeTransaction
 from orbitmq.record.decode import StoredMessage, decode_record
+from orbitmq.record.message_id import encode_message_id
 from orbitmq.store.log.draft import Draft
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
@@ -215,6 +218,61 @@ async def test_a_half_that_is_sent_again_after_a_check_is_another_transaction(
 
     assert again != first
     assert len(site.broker._transactions.halves) == 2
+
+
+@pytest.mark.parametrize("options", [{**OPTIONS, "transactionCheckMax": "1"}])
+async def test_a_transaction_that_was_given_up_is_resumed_once(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    await prepare(peer, b"b", unique_id="A1", queue_id=2, KEYS="k")
+    producer = await group.join("p1")
+    await site.stored(CHECKED_TOO_OFTEN_TOPIC, 0, 1)
+    (lost,) = await peer.read(CHECKED_TOO_OFTEN_TOPIC)
+    resume = ResumeTransaction(message_id=lost.message_id)
+
+    replies = await asyncio.gather(peer.ask(resume), peer.ask(resume))
+
+    assert sorted(reply.code for reply in replies) == [0, ResponseCode.SYSTEM_ERROR]
+    await group.until_asked(producer, 2)
+    asked = producer.asked[-1]
+    assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+    assert (await end(peer, asked.prepared, COMMIT, is_answer=True)).code == 0
+    (delivered,) = await peer.read("T", queue_id=2)
+    assert (delivered.body, delivered.properties["KEYS"]) == (b"b", "k")
+    assert "was resumed before" in (await peer.ask(resume)).remark
+
+
+async def test_checks_of_an_open_transaction_can_be_counted_from_the_start(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    producer = await group.join("p1")
+    prepared = await prepare(peer)
+    await group.until_asked(producer, 2)
+    place = encode_message_id(site.broker.store.store_host, prepared.physical_offset)
+
+    reply = await peer.ask(ResumeTransaction(message_id=place))
+
+    assert reply.code == 0, reply.remark
+    (half,) = site.broker._transactions.halves.halves.values()
+    assert half.checks == 0
+    assert (await end(peer, prepared, COMMIT)).code == 0
+    assert "has ended" in (await peer.ask(ResumeTransaction(message_id=place))).remark
+
+
+async def test_only_what_belongs_to_a_transaction_is_resumed(site: Site, peer: Peer) -> None:
+    await peer.make_topic("T")
+    await peer.send("T")
+    (plain,) = await peer.read("T")
+    nowhere = encode_message_id(site.broker.store.store_host, 10**12)
+
+    for message_id, named in [
+        (plain.message_id, "belongs to no transaction"),
+        (nowhere, "belongs to no transaction"),
+        ("x", "is not a message id"),
+    ]:
+        reply = await peer.ask(ResumeTransaction(message_id=message_id))
+        assert reply.code != 0
+        assert named in reply.remark
 
 
 @pytest.mark.parametrize("options", [{**OPTIONS, "frameMaxLength": "20000"}])

@@ -15,6 +15,7 @@ from orbitmq.protocol.requests.transactions import (
     CheckTransactions,
     EndTransaction,
     ListTransactions,
+    ResumeTransaction,
 )
 from orbitmq.store.log.draft import StoreDurability
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from orbitmq.broker.transactions.ending import Ending
     from orbitmq.broker.transactions.open_transactions import OpenTransactions
+    from orbitmq.broker.transactions.resuming import Resuming
     from orbitmq.protocol.command import Command
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
@@ -36,6 +38,7 @@ class TransactionRequests:
 
     ending: Ending
     open_transactions: OpenTransactions
+    resuming: Resuming
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -43,6 +46,7 @@ class TransactionRequests:
             RequestCode.END_TRANSACTION: self.end,
             RequestCode.LIST_TRANSACTIONS: self.list_open,
             RequestCode.CHECK_TRANSACTIONS: self.check,
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume,
         }
 
     async def end(self, connection: Connection, request: Command) -> Command:
@@ -89,3 +93,10 @@ class TransactionRequests:
             sent.asked, sent.without_producer, connection.address,
         )  # fmt: skip
         return request.reply(body=msgspec.json.encode(sent))
+
+    async def resume(self, connection: Connection, request: Command) -> Command:
+        """Have producers asked again about a transaction that was given up."""
+        asked = ResumeTransaction.decode(request.fields)
+        await self.resuming.resume(asked.message_id)
+        log.info("transaction resumed id=%s peer=%s", asked.message_id, connection.address)
+        return request.reply()

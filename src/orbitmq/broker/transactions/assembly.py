@@ -13,6 +13,7 @@ from orbitmq.broker.transactions.half_queue import HalfQueue, Progress
 from orbitmq.broker.transactions.open_transactions import OpenTransactions
 from orbitmq.broker.transactions.recent_halves import RecentHalves
 from orbitmq.broker.transactions.recovery import recover
+from orbitmq.broker.transactions.resuming import Resuming
 from orbitmq.disk import off_loop
 from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import Periodic
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
     from orbitmq.broker.groups.committed_offsets import CommittedOffsets
     from orbitmq.broker.groups.members import Members
+    from orbitmq.broker.storing import Storing
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
     from orbitmq.store.config import FlushMode
@@ -44,6 +46,7 @@ class Transactions:
         hours_max: Callable[[], int],
         store: MessageStore,
         confirmations: Confirmations,
+        storing: Storing,
         topics: TopicTable,
         members: Members,
         offsets: CommittedOffsets,
@@ -78,6 +81,7 @@ class Transactions:
         self.open_transactions = OpenTransactions(
             store=store, halves=self.halves, check_back=self.check_back, members=members
         )
+        self.resuming = Resuming(store, self.halves, storing)
         self._saved = Progress(0, 0)
         self.saving = Periodic(
             "progress of transactions", config().offsets_flush_interval_ms, self.save, clock

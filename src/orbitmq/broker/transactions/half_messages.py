@@ -154,6 +154,7 @@ def copied(message: StoredMessage, half: Half, *, checks: int) -> Draft:
     """A draft of the next copy of a half message."""
     properties = dict(message.properties)
     properties[property_names.HALF_QUEUE_OFFSET] = str(half.first_offset)
+    properties.pop(property_names.CHECK_TIMES, None)
     if checks:
         properties[property_names.CHECK_TIMES] = str(checks)
     return _draft(message, HALF_TOPIC, QUEUE_ID, encode_properties(properties))
@@ -188,6 +189,14 @@ def given_up(message: StoredMessage, half: Half) -> Draft:
         message.properties_bytes,
         prepared_offset=half.physical_offset,
     )
+
+
+def resumed(message: StoredMessage) -> Draft:
+    """A draft of a new half message, from one that was given up."""
+    properties = dict(message.properties)
+    for name in (property_names.CHECK_TIMES, property_names.HALF_QUEUE_OFFSET):
+        properties.pop(name, None)
+    return _draft(message, HALF_TOPIC, QUEUE_ID, encode_properties(properties))
 
 
 def mark(offset: int, *, now_ms: int, host: bytes) -> Draft:

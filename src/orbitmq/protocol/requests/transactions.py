@@ -99,3 +99,13 @@ class ChecksSent(msgspec.Struct, frozen=True, kw_only=True):
     clients: list[str]
     asked: int
     without_producer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeTransaction(Header):
+    """Ask producers again about a transaction that was given up."""
+
+    CODE = RequestCode.RESUME_CHECK_HALF_MESSAGE
+    topic: str | None = None
+    # Where its message is stored, in the topic of those given up or in that of half messages.
+    message_id: str = wire("msgId")

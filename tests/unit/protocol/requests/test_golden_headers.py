@@ -489,6 +489,13 @@ STAGED_WRITES = [
         note="one",
     ),
     row(21_102, transactions.CheckTransactions(limit=9), "limit=9", note="all"),
+    row(323, transactions.ResumeTransaction(message_id="m"), "msgId=m", note="by its place"),
+    row(
+        323,
+        transactions.ResumeTransaction(topic="t", message_id="m"),
+        "topic=t msgId=m",
+        note="with its topic",
+    ),
     row(
         21_102,
         transactions.CheckTransactions(transaction_id="t", limit=9),
