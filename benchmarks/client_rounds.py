@@ -257,8 +257,8 @@ def _running(
         yield running.enter_context(client_peers.running(clients)), under_load
 
 
-def ask(chosen: argparse.Namespace, question_in: Callable[[Plan], Question]) -> None:
-    """Measure, print the table and keep the results."""
+def ask(chosen: argparse.Namespace, question_in: Callable[[Plan], Question]) -> list[Measured]:
+    """Measure, print the table and keep the results; returns all slices."""
     line = brokers.newest_line(without=chosen.no_java or chosen.smoke)
     plan = plan_of(chosen, SMOKE)
     facts = facts_of(line)
@@ -273,3 +273,4 @@ def ask(chosen: argparse.Namespace, question_in: Callable[[Plan], Question]) -> 
     print(table(rows))
     if not chosen.smoke:
         keep_slices(chosen.output, facts, plan, rows, measured)
+    return measured

@@ -8,15 +8,17 @@ replier, the reply to the broker and its push to the requester.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import psutil
 
 from benchmarks import client_peers
-from benchmarks.brokers import BrokerUnderLoad
+from benchmarks.brokers import OURS, BrokerUnderLoad
 from benchmarks.client_peers import LoadingClient
-from benchmarks.client_rounds import Figures, ask, options, topic_of
-from benchmarks.plans import Plan
+from benchmarks.client_rounds import Figures, Measured, ask, options, topic_of
+from benchmarks.plans import WARM_UP, Plan, markdown_table
+from benchmarks.rounds import spread
 
 NAME: Final = "benchmark_requests"
 _AT_ONCE: Final = {"one at a time": 1, "32 at a time": 32}
@@ -69,10 +71,36 @@ def _cpu_seconds(pid: int) -> float:
     return times.user + times.system
 
 
+def beside_official(measured: Sequence[Measured]) -> str:
+    """Our broker beside the official one, as ratios within a round: least / median / greatest."""
+    slices = {
+        (entry.workload, entry.client, entry.round, entry.broker == OURS): entry.figures
+        for entry in measured
+        if entry.round != WARM_UP
+    }
+    lines = list[list[str]]()
+    for workload, client in dict.fromkeys(key[:2] for key in slices):
+        pairs = [
+            (figures, slices[*key[:3], False])
+            for key, figures in slices.items()
+            if key[:2] == (workload, client) and key[3] and (*key[:3], False) in slices
+        ]
+        if pairs:
+            ratios = [
+                spread([ours[name] / theirs[name] for ours, theirs in pairs])
+                for name in ("messages_per_s", "broker_cpu_us")
+            ]
+            cells = [" / ".join(f"{value:.2f}" for value in ratio) for ratio in ratios]
+            lines.append([workload, client, *cells])
+    heads = ["workload", "client", "round trips/s, ours : official", "broker CPU, ours : official"]
+    return markdown_table(heads, lines) if lines else ""
+
+
 def main() -> None:
-    """Measure, print the table and keep the results."""
+    """Measure, print the tables and keep the results."""
     chosen = options("Compare round trips of requests.", "request_reply", rounds=5, seconds=2.0)
-    ask(chosen, RoundTrips)
+    measured = ask(chosen, RoundTrips)
+    print(f"\n{beside_official(measured)}")
 
 
 if __name__ == "__main__":
