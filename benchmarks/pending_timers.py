@@ -37,8 +37,8 @@ PROBED: Final = "benchmark_probes"
 PROBES: Final = 200
 _HOUR_MS: Final = 3_600_000
 # A probe is due so long after it is sent.
-_PROBE_LOW_MS: Final = 1_500
-_PROBE_HIGH_MS: Final = 4_500
+_PROBE_LOW_MS: Final = 2_000
+_PROBE_HIGH_MS: Final = 7_000
 _PROBE_TIMEOUT_S: Final = 60
 SMOKE_MESSAGES: Final = 1_000
 _COLUMNS: Final = {
