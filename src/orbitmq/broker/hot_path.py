@@ -111,8 +111,8 @@ class HotPath:
                 )
                 reply: bytes | None
                 if send is None:
-                    if end - position > LARGE_FRAME_BYTES and not connection.may_take_long():
-                        break
+                    if end - position > LARGE_FRAME_BYTES:
+                        connection.require_slow_turn()
                     reply = self._pull(connection, chunk, position, end)
                 elif isinstance(send, PlainSend):
                     reply = self._send(connection, send, now_ms)

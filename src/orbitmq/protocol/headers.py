@@ -41,7 +41,12 @@ class Header:
         for name, wire_name, parse, required in _columns(cls):
             text = fields.get(wire_name)
             if text is not None:
-                values[name] = _parsed(cls, wire_name, text, parse)
+                try:
+                    values[name] = parse(text)
+                except ValueError as error:
+                    raise ProtocolError(
+                        f"field {wire_name!r} of {cls.__name__} is {text[:60]!r}: {error}"
+                    ) from error
             elif required:
                 raise ProtocolError(
                     f"field {wire_name!r} of {cls.__name__} is missing",
@@ -120,15 +125,6 @@ def _wire_name(field: dataclasses.Field[Any]) -> str:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
-
-
-def _parsed(header: type[Header], name: str, text: str, parse: Callable[[str], object]) -> object:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise ProtocolError(
-            f"field {name!r} of {header.__name__} is {text[:60]!r}: {error}"
-        ) from error
 
 
 def _whole_number(limit: int) -> Callable[[str], int]:

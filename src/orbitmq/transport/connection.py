@@ -33,7 +33,7 @@ from orbitmq.transport.addresses import format_address
 from orbitmq.transport.incomplete_frame import IncompleteFrame
 from orbitmq.transport.limits import DeferredWork
 from orbitmq.transport.pending_calls import OnDone, PendingCalls
-from orbitmq.transport.turns import SLOW_MS
+from orbitmq.transport.turns import SLOW_MS, SlowTurnNeeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +113,8 @@ class Connection(asyncio.Protocol):
         # Whether this turn is one of the slow ones, and whether the next has to be.
         self._turn_is_slow = False
         self._wants_slow_turn = False
+        # The request that hooks have seen, and that waits for a slow turn.
+        self.put_off: Command | None = None
         # Whether a turn lasted long, be it for the frames or because the machine is busy.
         self._seems_slow = False
         self._unsent_counted = 0
@@ -329,15 +331,15 @@ class Connection(asyncio.Protocol):
 
     # --- for its owner ------------------------------------------------------------------------
 
-    def may_take_long(self) -> bool:
-        """Whether a frame that may take long is processed now.
+    def require_slow_turn(self) -> None:
+        """Raise SlowTurnNeeded unless a frame that may take long is processed now.
 
-        If not, the processor has to stop before it: it is called again in a turn for such frames.
+        The processor stops before that frame, and is called again in a turn for such frames.
         """
         if self._slow_turns is None or self._turn_is_slow:
-            return True
+            return
         self._wants_slow_turn = True
-        return False
+        raise SlowTurnNeeded
 
     def took(self, used_ms: float) -> None:
         """Have the connection wait in the row of slow ones if it used much of the loop's time."""

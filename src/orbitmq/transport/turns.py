@@ -37,7 +37,10 @@ _ACTIVE_MS: Final = 200.0
 
 
 class SlowTurnNeeded(Exception):  # noqa: N818  # no error: the frame is processed again, in its turn
-    """Raised by a handler, before it changes anything, for a frame that has to wait in the row."""
+    """Raised before anything changes, for a frame that has to wait in the row.
+
+    See `Connection.require_slow_turn`.
+    """
 
 
 class SlowTurns:

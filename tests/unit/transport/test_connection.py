@@ -26,7 +26,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.limits import ByteBudget
-from orbitmq.transport.turns import LARGE_FRAME_BYTES, SLOW_MS, SlowTurns
+from orbitmq.transport.turns import LARGE_FRAME_BYTES, SLOW_MS, SlowTurnNeeded, SlowTurns
 from tests.busy_clock import BusyClock
 from tests.integration.transport.serving import ECHO, LARGE
 from tests.unit.transport.pairs import LIMITS, MIB, Parts, connected
@@ -96,7 +96,8 @@ async def test_a_large_frame_waits_until_other_connections_are_served() -> None:
             await peer.send(small + large + small)
             assert (await peer.read()).opaque == 1
             await until(lambda: len(waiting) == 1)
-        assert not connection.may_take_long()
+        with pytest.raises(SlowTurnNeeded):
+            connection.require_slow_turn()
 
         waiting[0]()
 

@@ -13,7 +13,14 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command, decode_command
 from orbitmq.protocol.frame import frame_end
 from orbitmq.transport.connection import Connection
-from orbitmq.transport.request_loop import FRAMES_PER_TURN, Handler, RequestLoop, stopping
+from orbitmq.transport.request_loop import (
+    FRAMES_PER_TURN,
+    Handler,
+    RequestLoop,
+    starts_at_once,
+    stopping,
+)
+from orbitmq.transport.turns import SlowTurns
 from tests.integration.transport.serving import ECHO, FAIL, LARGE, SLOW, UNKNOWN, Gate, echo, large
 from tests.unit.transport.pairs import Parts, connected
 
@@ -150,6 +157,56 @@ async def test_a_handler_that_waits_is_answered_when_it_is_done() -> None:
         assert parts.is_free
 
 
+async def test_a_handler_that_starts_at_once_and_never_waits_is_answered_with_its_chunk() -> None:
+    @starts_at_once
+    async def at_once(_: Connection, request: Command) -> Command:
+        if request.body == b"bad":
+            raise OrbitError("refused")
+        return request.reply(body=request.body)
+
+    answers = _process(
+        RequestLoop({SLOW: at_once, ECHO: echo}),
+        Command(code=SLOW, opaque=1, body=b"a"),
+        Command(code=ECHO, opaque=2),
+        Command(code=SLOW, opaque=3, body=b"bad"),
+        Command(code=SLOW, opaque=4, flag=2),
+    )
+
+    assert [(answer.opaque, answer.code, answer.body) for answer in answers] == [
+        (1, 0, b"a"),
+        (2, 0, b""),
+        (3, ResponseCode.SYSTEM_ERROR, b""),
+    ]
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_a_handler_that_starts_at_once_and_waits_has_a_task_after_that(turns: int) -> None:
+    started, entered, gate = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @starts_at_once
+    async def waiting(_: Connection, request: Command) -> Command:
+        assert asyncio.current_task() is None
+        await (settle(1) if turns else started.wait())
+        entered.set()
+        async with asyncio.timeout(60):
+            await gate.wait()
+        return request.reply(body=request.body)
+
+    parts = Parts(processor=RequestLoop({SLOW: waiting, ECHO: echo}))
+    async with connected(parts) as (connection, peer):
+        await peer.send(Command(code=SLOW, opaque=1, body=b"late"), Command(code=ECHO, opaque=2))
+        assert (await peer.read()).opaque == 2
+        started.set()
+        await entered.wait()
+        assert parts.kept_bytes.taken == 4096
+
+        gate.set()
+        answer = await peer.read()
+        assert (answer.opaque, answer.code, answer.body) == (1, 0, b"late")
+        await connection.deferred.all_done()
+        assert parts.is_free
+
+
 async def test_deferred_requests_over_the_bound_are_answered_busy_and_never_start() -> None:
     gate = Gate()
     parts = Parts(processor=RequestLoop({SLOW: gate.handle}))
@@ -265,6 +322,24 @@ def test_hooks_see_every_request_and_its_answer() -> None:
         "before 3",
         "after 3 None",
     ]
+
+
+async def test_hooks_see_a_request_once_that_waits_for_a_slow_turn() -> None:
+    hook, tries = Hook(), list[int]()
+
+    def slow(connection: Connection, request: Command) -> Command:
+        tries.append(request.opaque)
+        if request.opaque == 2:
+            connection.require_slow_turn()
+        return request.reply()
+
+    parts = Parts(processor=RequestLoop({SLOW: slow}, [hook]), slow_turns=SlowTurns())
+    async with connected(parts) as (_, peer):
+        await peer.send(*[Command(code=SLOW, opaque=opaque) for opaque in (1, 2, 3)])
+
+        assert [(await peer.read()).opaque for _ in range(3)] == [1, 2, 3]
+    assert tries == [1, 2, 2, 3]
+    assert hook.seen == ["before 1", "after 1 0", "before 2", "after 2 0", "before 3", "after 3 0"]
 
 
 def test_a_hook_that_raises_before_keeps_the_handler_from_being_called() -> None:

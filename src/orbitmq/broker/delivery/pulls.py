@@ -24,7 +24,6 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
 from orbitmq.protocol.requests.pulling import PullFlag, PullForbidden, PullMessages
 from orbitmq.store.reading.queue_reader import Read, ReadStatus
-from orbitmq.transport.turns import SlowTurnNeeded
 
 if TYPE_CHECKING:
     from orbitmq.broker.config import BrokerConfig
@@ -267,12 +266,8 @@ class Pulls:
             if subscription.class_filter:
                 raise _filtered_elsewhere(asked.consumer_group, asked.topic)
             expression, expression_type = subscription.expression, subscription.expression_type
-        if (
-            len(expression) > _SHORT_EXPRESSION
-            and not is_cached(expression, expression_type)
-            and not connection.may_take_long()
-        ):
-            raise SlowTurnNeeded
+        if len(expression) > _SHORT_EXPRESSION and not is_cached(expression, expression_type):
+            connection.require_slow_turn()
         try:
             chosen = make_filter(expression, expression_type)
         except FilterSyntaxError as error:

@@ -38,6 +38,7 @@ from orbitmq.record.batch import BatchedMessage, decode_batch
 from orbitmq.record.layout import TRANSACTION_MASK, SystemFlag
 from orbitmq.record.properties import decode_properties, encode_properties
 from orbitmq.store.log.draft import Draft
+from orbitmq.transport.request_loop import starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,6 +104,7 @@ class SendRequests:
         """The handlers by request code."""
         return dict.fromkeys(_HEADERS, self.send)
 
+    @starts_at_once
     async def send(self, connection: Connection, request: Command) -> Command:
         """Store a message, or all messages of a batch."""
         refusal = self.refusal()
@@ -138,6 +140,8 @@ class SendRequests:
             )
         topic = self.topics.get(asked.topic)
         if topic is None:
+            # Reports have a time limit, which needs a task.
+            await settle(1)
             unit_flag = 0
             if asked.unit_mode:
                 is_retry = is_retry_topic(asked.topic)

@@ -18,6 +18,7 @@ from orbitmq.protocol.requests.transactions import (
     ResumeTransaction,
 )
 from orbitmq.store.log.draft import StoreDurability
+from orbitmq.transport.request_loop import starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +50,7 @@ class TransactionRequests:
             RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume,
         }
 
+    @starts_at_once
     async def end(self, connection: Connection, request: Command) -> Command:
         """Commit a half message, roll it back, or leave it open.
 
