@@ -11,7 +11,7 @@ WORKERS ?= 6
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # Benchmarks that CI runs for one short round, so that none rots.
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
-	rpc_round_trip client_send client_consume request_reply ordered_handover filter_server)
+	rpc_round_trip client_send client_consume client_tracing request_reply ordered_handover filter_server)
 # The long campaigns, short ones first; each can be run alone.
 SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index transactions requests attack ordered reconnects \
 	clients spark workers brokers)
@@ -94,6 +94,7 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.broker_start --rounds 1 --output .cache/broker_start.json
 	$(BIN)/python -m benchmarks.client_send --rounds 3 --seconds 1 --output .cache/client_send.json
 	$(BIN)/python -m benchmarks.client_consume --rounds 3 --output .cache/client_consume.json
+	$(BIN)/python -m benchmarks.client_tracing --rounds 3
 	$(BIN)/python -m benchmarks.request_reply --rounds 3 --seconds 1 --output .cache/request_reply.json
 	$(BIN)/python -m benchmarks.delayed_messages --messages 20000 --seconds 20 --output .cache/delayed_messages.json
 	$(BIN)/python -m benchmarks.pending_timers --messages 100000 --output .cache/pending_timers.json

@@ -117,6 +117,16 @@ PROGRAMS = (
         ends=False,
         filters={"org.example.HeavyShipments": "is_heavy"},
     ),
+    *(
+        PageProgram(
+            page="docs/clients/tracing.md",
+            language=language,
+            prints=("traced",),
+            topics=("orders",),
+            options={"traceTopicEnable": "true"},
+        )
+        for language in LANGUAGES
+    ),
 )
 
 # What is not run, each with the reason.

@@ -34,6 +34,7 @@ type consumerArgs struct {
 	Failures    int32  `json:"failures"`
 	Count       int    `json:"count"`
 	TimeoutMs   int    `json:"timeout_ms"`
+	TraceTopic  string `json:"trace_topic"`
 }
 
 // keptConsumer lives on between requests and keeps what it receives.
@@ -118,6 +119,9 @@ func (args consumerArgs) options() []consumer.Option {
 	}
 	if args.Broadcast {
 		options = append(options, consumer.WithConsumerModel(consumer.BroadCasting))
+	}
+	if args.TraceTopic != "" {
+		options = append(options, consumer.WithTrace(traceConfig(args.TraceTopic, args.Namesrv)))
 	}
 	return options
 }

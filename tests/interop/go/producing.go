@@ -26,6 +26,7 @@ type produceArgs struct {
 	CompressAboveBytes int    `json:"compress_above_bytes"`
 	TemplateTopic      string `json:"template_topic"`
 	Retries            *int   `json:"retries"`
+	TraceTopic         string `json:"trace_topic"`
 }
 
 type sent struct {
@@ -115,11 +116,22 @@ func startedProducer(args produceArgs) (rocketmq.Producer, error) {
 	if args.TemplateTopic != "" {
 		options = append(options, producer.WithCreateTopicKey(args.TemplateTopic))
 	}
+	if args.TraceTopic != "" {
+		options = append(options, producer.WithTrace(traceConfig(args.TraceTopic, args.Namesrv)))
+	}
 	made, err := rocketmq.NewProducer(options...)
 	if err != nil {
 		return nil, err
 	}
 	return made, made.Start()
+}
+
+func traceConfig(topic string, namesrv string) *primitive.TraceConfig {
+	return &primitive.TraceConfig{
+		TraceTopic: topic,
+		Access:     primitive.Local,
+		Resolver:   primitive.NewPassthroughResolver(strings.Split(namesrv, ";")),
+	}
 }
 
 func send(through rocketmq.Producer, args produceArgs) (any, error) {

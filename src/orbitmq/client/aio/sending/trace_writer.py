@@ -93,7 +93,8 @@ class TraceWriter:
         self._wanted = False
         self._paused_until_ms = 0.0
         self._is_failing = False
-        self._is_full = False
+        # Whether records were dropped, which is logged once.
+        self._has_dropped = False
         self._is_closed = False
         self._instance: ClientInstance | None = None
         self._sender: Sender | None = None
@@ -144,8 +145,8 @@ class TraceWriter:
         pending = self._pending
         if self._is_closed or len(pending) >= self._options.trace_pending_max:
             self.counts.dropped += 1
-            if not self._is_full and not self._is_closed:
-                self._is_full = True
+            if not self._has_dropped and not self._is_closed:
+                self._has_dropped = True
                 log.warning(
                     "trace records are dropped, as too many wait group=%s limit=%d",
                     self._group,
@@ -187,7 +188,6 @@ class TraceWriter:
                 count = min(len(self._pending), _IN_FLIGHT_MAX * size)
                 records = [self._pending.popleft() for _ in range(count)]
                 await asyncio.gather(*map(self._send, batches_of(records, count_max=size)))
-                self._is_full = False
         finally:
             self._wanted = False
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orbitmq.client.core.tracing.trace_records import TraceRecord, encode_record, lookup_keys
+from orbitmq.model.names import is_system_topic
 
 # Compat: Java splits trace messages at this size.
 _BODY_BYTES_MAX: Final = 128_000
@@ -67,7 +68,10 @@ def batches_of(records: Iterable[TraceRecord], *, count_max: int) -> list[TraceB
 
 def missing_topic_hint(topic: str) -> str:
     """Say what to do about a trace topic that is missing."""
-    return (
-        "start the brokers with traceTopicEnable=true, or create the topic with: "
-        f"orbitmq topic create {topic}"
-    )
+    if is_system_topic(topic):
+        # Brokers refuse to create these on request.
+        return (
+            "start the brokers with traceTopicEnable=true, or create a topic of your own, and name "
+            "it: trace_topic=… for clients, --trace-topic for orbitmq message trace"
+        )
+    return f"create it with: orbitmq topic create {topic}"

@@ -57,7 +57,9 @@ final class Consumers {
     }
 
     private void openPush() throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(args.getString("group"));
+        String traceTopic = args.getString("trace_topic");
+        DefaultMQPushConsumer consumer =
+            new DefaultMQPushConsumer(args.getString("group"), traceTopic != null, traceTopic);
         configure(consumer);
         consumer.setConsumeThreadMin(THREADS);
         consumer.setConsumeThreadMax(THREADS);

@@ -109,7 +109,9 @@ final class Producing {
     }
 
     private static DefaultMQProducer started(JSONObject args) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(args.getString("group"));
+        String traceTopic = args.getString("trace_topic");
+        DefaultMQProducer producer =
+            new DefaultMQProducer(args.getString("group"), traceTopic != null, traceTopic);
         producer.setNamesrvAddr(args.getString("namesrv"));
         producer.setInstanceName(UUID.randomUUID().toString());
         producer.setSendMsgTimeout(CALL_TIMEOUT_MS);
