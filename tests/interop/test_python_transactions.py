@@ -125,7 +125,8 @@ async def test_a_store_changes_hands_with_open_transactions(
                 async with producer.transaction(Message(new_topic, b"rolled back before")):
                     raise ZeroDivisionError
             await leave_open(producer, new_topic, b"commit", b"roll back")
-    await beside(before.process.stop)
+    # Official brokers keep the marks of ended transactions in memory for a while.
+    await beside(before.process.kill if first == "ours" else before.process.stop)
 
     after = at_line(lines[1], folder, name_server)
     after.process.start()
