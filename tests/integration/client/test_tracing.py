@@ -24,10 +24,16 @@ from orbitmq.client.aio import (
 from orbitmq.client.aio.admin.traces import TraceSearch
 from orbitmq.client.core.sending.transaction_states import TransactionState
 from orbitmq.client.core.tracing.journeys import Journey, StepKind
-from orbitmq.client.core.tracing.trace_records import Sent, decode_records
-from orbitmq.clock import ManualClock
+from orbitmq.client.core.tracing.trace_records import Recalled, Sent, decode_records
+from orbitmq.clock import ManualClock, settle
 from orbitmq.embedded import Cluster as EmbeddedCluster
-from orbitmq.errors import MessageNotFoundError, NameRuleError, SendError, TopicMissingError
+from orbitmq.errors import (
+    MessageNotFoundError,
+    NameRuleError,
+    SendError,
+    SettingsError,
+    TopicMissingError,
+)
 from orbitmq.model.names import TRACE_TOPIC
 from orbitmq.protocol.command import Command
 from tests.integration.client.conftest import Cluster, pass_time
@@ -42,6 +48,7 @@ from tests.integration.client.scripted_servers import (
 from tests.waiting import until
 
 POLL_MS = 60_000
+_RECORD = Recalled(time_ms=1, region="r", group="g", topic="t", message_id="m", success=True)
 
 
 @pytest.fixture
@@ -381,6 +388,33 @@ async def test_several_messages_with_one_key_have_a_journey_each(
     found = await search(traced, "same")
 
     assert [each.message_id for each in found.journeys] == [each.message_id for each in sent]
+
+
+async def test_a_producer_whose_stop_is_cancelled_leaves_nothing_behind(
+    traced: Cluster, topic: str
+) -> None:
+    await traced.make_topic(topic)
+    clock = ManualClock()
+    producer = producer_of(traced, clock=clock, trace_topic=topic, trace_close_ms=60_000)
+    await producer.start()
+    await producer.send(Message(topic, b"x", keys="k"))
+    producer._tracing.add(_RECORD)  # type: ignore[union-attr]  # it has one
+    await traced.kill_broker()
+
+    stopping = asyncio.create_task(producer.stop())
+    await settle()
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+
+    assert producer.trace_counts is not None
+    assert producer.trace_counts.written == 0
+
+
+@pytest.mark.parametrize("text", ["", " "])
+async def test_a_search_for_nothing_is_refused(traced: Cluster, text: str) -> None:
+    with pytest.raises(SettingsError, match="no id and no key"):
+        await search(traced, text)
 
 
 def test_a_trace_topic_must_have_a_topic_s_name() -> None:

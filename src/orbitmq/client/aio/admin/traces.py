@@ -14,6 +14,7 @@ from orbitmq.errors import (
     OrbitError,
     ProtocolError,
     RouteNotFoundError,
+    SettingsError,
     TopicBrokersMissingError,
     TopicMissingError,
 )
@@ -82,6 +83,8 @@ class Traces:
             TopicMissingError: there is no such trace topic.
             MessageNotFoundError: no trace names the message.
         """
+        if not id_or_key.strip():
+            raise SettingsError("no id and no key given", hint="give one of them")
         lookup = _Lookup(self._messages, trace_topic, count_max, begin_ms, end_ms)
         try:
             about = await lookup.read(id_or_key)

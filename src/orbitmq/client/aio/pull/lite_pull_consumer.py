@@ -128,11 +128,13 @@ class LitePullConsumer(QueueLookups, TracedClient):
     async def _close(self) -> None:
         """Commit what is done, with `auto_commit`, and leave the group."""
         member, self._member = self._member, None
-        if member is not None:
-            # End a poll that waits for messages.
-            member.prefetching.wake()
-            await member.stop()
-        await self._stop_tracing()
+        try:
+            if member is not None:
+                # End a poll that waits for messages.
+                member.prefetching.wake()
+                await member.stop()
+        finally:
+            await self._stop_tracing()
 
     def _running_member(self) -> LitePullMember:
         self._running()

@@ -105,9 +105,11 @@ class PullConsumer(QueueLookups, TracedClient):
 
     async def _close(self) -> None:
         """Leave the group."""
-        if self._member is not None and self._instance is not None:
-            await self._instance.remove_consumer(self._member)
-        await self._stop_tracing()
+        try:
+            if self._member is not None and self._instance is not None:
+                await self._instance.remove_consumer(self._member)
+        finally:
+            await self._stop_tracing()
 
     def _running_member(self) -> _PullMember:
         self._running()

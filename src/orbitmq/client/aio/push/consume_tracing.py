@@ -37,7 +37,7 @@ class ConsumeTracing:
 
     def after_consume(self, context: ConsumeContext) -> None:
         """Write how the call ended."""
-        begun: list[Delivered] = context.notes[_BEGUN]  # type: ignore[assignment]  # set above
+        begun: list[Delivered] = context.notes.get(_BEGUN, [])  # type: ignore[assignment]  # as set above
         assert context.outcome is not None
         for record in self._records.after(
             begun,

@@ -361,12 +361,14 @@ class Producer(TracedClient):
             if self._sender is not None:
                 await self._sender.all_ended()
         finally:
-            await self._unready_sends.cancel()
-            await self._stop_tracing()
-            if self._sender is not None:
-                await self._sender.stop()
-            if self._instance is not None:
-                await self._instance.remove_producer(self)
+            try:
+                await self._unready_sends.cancel()
+                await self._stop_tracing()
+            finally:
+                if self._sender is not None:
+                    await self._sender.stop()
+                if self._instance is not None:
+                    await self._instance.remove_producer(self)
 
     def _running_sender(self) -> Sender:
         if self._sender is None or self._state.stopping:
