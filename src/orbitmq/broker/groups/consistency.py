@@ -22,6 +22,7 @@ from orbitmq.model.subscriptions import TAG, Subscription
 
 _NEVER: Final = 2**63
 _SHOWN_MAX: Final = 400
+_CLASS: Final = "CLASS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ def find_norm(members: Iterable[Subscribed]) -> Subscribed | None:
 
 def _normalised(subscription: Subscription) -> tuple[str, str, str]:
     """Topic, type and expression in normal form."""
+    if subscription.class_filter:
+        # Its type on the wire is TAG, but it names no tags.
+        return subscription.topic, _CLASS, subscription.expression
     if not subscription.is_by_tag:
         return (
             subscription.topic,

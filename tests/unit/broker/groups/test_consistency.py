@@ -62,6 +62,13 @@ def test_topic_type_and_expression_are_compared() -> None:
     )
 
 
+def test_a_filter_class_is_no_tag_of_the_same_name() -> None:
+    by_class = Subscription(topic="T", class_filter=True, expression="paid", version=1)
+
+    assert subscribed(by_class).filters == {("T", "CLASS", "paid")}
+    assert subscribed(by_class).filters != subscribed(subscription("T", "paid")).filters
+
+
 def test_a_member_is_as_old_as_its_newest_subscription() -> None:
     changed_later = subscribed(subscription("T", "a", 1), subscription("U", "b", 9))
     unchanged = subscribed(subscription("T", "a", 5))
