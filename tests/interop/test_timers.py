@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -115,6 +116,11 @@ class TimerChain:
             what=f"{count} delivered",
         )
 
+    def wait_due(self, clock: SystemClock) -> None:
+        """Wait until a broker had time to deliver everything, also what it should not."""
+        last_ms = max(self.due_ms.values()) + 3000
+        wait_until(lambda: clock.now_ms() > last_ms, timeout_s=WAIT_S, what="everything was due")
+
     def delivered(self) -> list[StoredMessage]:
         """All messages of the topic, read from the files."""
         config = StoreConfig(
@@ -170,3 +176,31 @@ def test_each_timer_is_delivered_once_by_whoever_has_the_store(chain: TimerChain
     )
     early = [m.body for m in delivered if m.store_ms < chain.due_ms[m.body.decode()]]
     assert early == []
+
+
+@pytest.mark.scenario("chain", "takes pending timers from us after a kill and hands them back")
+def test_a_killed_store_changes_hands_and_loses_no_timer(chain: TimerChain) -> None:
+    spread = [1 + number * 0.7 for number in range(40)]
+    ours = chain.ours()
+    ours.create_topic("T", queues=1)
+    chain.send("ours", spread, recalled=3)
+    chain.wait_delivered(ours, 5)
+    ours.process.kill()
+
+    official = chain.official()
+    chain.wait_delivered(official, wire.max_offset(official.address, "T", 0) + 5)
+    official.process.stop()
+
+    ours = chain.ours()
+    wanted = set(chain.due_ms) - chain.recalled
+    chain.wait_delivered(ours, len(wanted))
+    chain.wait_due(SystemClock())
+    ours.process.kill()
+
+    delivered = chain.delivered()
+    counts = Counter(message.body.decode() for message in delivered)
+    assert set(counts) == wanted
+    # RocketMQ does not know what we delivered after our last save, a second before the kill.
+    assert sum(count > 1 for count in counts.values()) <= 5
+    assert max(counts.values()) <= 2
+    assert [m.body for m in delivered if m.store_ms < chain.due_ms[m.body.decode()]] == []
