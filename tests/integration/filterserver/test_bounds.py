@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from orbitmq.filterserver.filter_classes import CLASSES_MAX
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import request
 from tests.integration.broker.conftest import send_header
@@ -46,20 +45,6 @@ async def test_a_huge_source_is_refused_and_a_large_one_not_kept(site: Site) -> 
     assert [message.body for message in await site.read(None)] == [b"3"]
 
 
-async def test_classes_of_more_groups_than_it_remembers_replace_the_oldest(site: Site) -> None:
-    await site.name_class("shop.EveryThird", consumer_group="first")
-    for start in range(0, CLASSES_MAX, 500):
-        await asyncio.gather(
-            *(
-                site.name_class("shop.EveryThird", consumer_group=f"g{number}")
-                for number in range(start, start + 500)
-            )
-        )
-
-    assert len(site.server.classes) == CLASSES_MAX
-    assert (await site.pull(None, group="first")).code == ResponseCode.SYSTEM_ERROR
-
-
 class TestSlowFunctions:
     """With one process a function, and room for little."""
 
@@ -91,7 +76,6 @@ class TestIdleProcesses:
         await site.send(b"3")
         await site.read("shop.EveryThird")
         workers = site.server.workers["shop.EveryThird"]
-        assert len(workers.process_ids) == 1
 
         await until(lambda: not workers.process_ids)
 
