@@ -132,7 +132,8 @@ async def _send(
                 continue
             copy = message.as_message(_topic_of(letter, to))
             await clock.sleep_ms(max(0.0, due_ms - clock.monotonic_ms()))
-            due_ms += 1000 / rate
+            # From now: a send that took long is not made up for by a burst.
+            due_ms = clock.monotonic_ms() + 1000 / rate
             noted.begin(message)
             result = await producer.send(copy)
             noted.end(result.message_id)
