@@ -326,6 +326,18 @@ async def test_a_stop_waits_for_a_commit_in_progress(
     assert delivered(cluster, topic) == [b"paid"]
 
 
+async def test_an_end_after_the_stop_is_left_to_a_check(
+    site: Cluster, topic: str, group: str
+) -> None:
+    async with TransactionProducer(group, on_check=never, namesrv=site.namesrv) as producer:
+        transaction = await producer.begin(Message(topic, b"paid"))
+
+    with pytest.raises(TransactionPendingError, match="pending a check"):
+        await transaction.end(COMMIT)
+
+    assert open_count(site) == 1
+
+
 # --- misuse -----------------------------------------------------------------------------------
 
 
