@@ -13,7 +13,7 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume client_tracing request_reply ordered_handover filter_server)
 # The long campaigns, short ones first; each can be run alone.
-SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store flips index transactions requests attack ordered reconnects \
+SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store crashes flips index transactions requests attack ordered reconnects \
 	clients spark workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
@@ -146,6 +146,9 @@ soak-nameserver: setup
 
 soak-store: setup
 	$(call at_most,30) $(BIN)/python -m tests.crash.soak $(scratch) 1200 --page docs/soak/store-crashes.md
+
+soak-crashes: setup
+	$(call at_most,45) $(BIN)/python -m tests.crash.soak $(scratch) 1800 --broker --page docs/soak/broker-crashes.md
 
 soak-flips: setup
 	$(call at_most,15) $(BIN)/python -m tests.crash.entry_flipping $(scratch) 600 --page docs/soak/queue-flips.md

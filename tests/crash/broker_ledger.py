@@ -95,6 +95,6 @@ class Ledger:
                 "timers": len(self.due_ms.keys() & counts.keys()),
                 "recalls": len(self.acked(Kind.RECALL)),
                 "commits": len(self.commits.keys() & counts.keys()),
-                "rollbacks": len(rolled_back),
+                "rollbacks": len(rolled_back & self.acked(Kind.HALF)),
             }
         )
