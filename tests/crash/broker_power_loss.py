@@ -176,7 +176,7 @@ class Life:
     async def finish(self) -> None:
         """Let everything become due, and decide everything."""
         last_ms = max([*self.ledger.due_ms.values(), self.clock.now_ms()]) + 2000
-        timers = self.site.broker._timers._timers  # nothing outside shows it yet
+        timers = self.site.broker._timers.timers  # nothing outside shows it yet
         async with asyncio.timeout(WAIT_SECONDS):
             while (
                 self.clock.now_ms() < last_ms

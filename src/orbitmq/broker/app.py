@@ -33,6 +33,7 @@ from orbitmq.broker.handlers.groups import GroupRequests
 from orbitmq.broker.handlers.locks import LockRequests
 from orbitmq.broker.handlers.maintenance import MaintenanceRequests
 from orbitmq.broker.handlers.options import BrokerOptionRequests
+from orbitmq.broker.handlers.pending import PendingRequests
 from orbitmq.broker.handlers.pulling import PullRequests
 from orbitmq.broker.handlers.queries import QueryRequests
 from orbitmq.broker.handlers.queue_offsets import QueueOffsetRequests
@@ -58,6 +59,7 @@ from orbitmq.broker.statistics.metrics import Tables
 from orbitmq.broker.statistics.prometheus import Prometheus
 from orbitmq.broker.statistics.samples import SAMPLE_INTERVAL_MS, Samples
 from orbitmq.broker.storing import Storing
+from orbitmq.broker.timers.pending_messages import PendingMessages
 from orbitmq.broker.timers.timer_delivery import TimerDelivery
 from orbitmq.broker.topics.attributes import is_kept_in_memory
 from orbitmq.broker.topics.system_topics import system_topics
@@ -79,6 +81,7 @@ from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.opening.parts import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
+from orbitmq.store.timers.pending import PendingTimers
 from orbitmq.store.timers.timers import Timers
 from orbitmq.transport.addresses import format_address, parse_addresses
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
@@ -261,6 +264,7 @@ class Broker:
         has_timers = self._store_config().timers_enable
         if has_timers:
             await self._timers.open()
+            await self._pending.recover()
         await self._transactions.load()
         self._is_loaded = True
         # What is started here stops in reverse order, even if the start fails halfway.
@@ -415,17 +419,28 @@ class Broker:
             on_committed=self._count_delivered,
             clock=self._clock,
         )
+        timers = Timers(
+            self.store,
+            store_config.root.expanduser(),
+            file_bytes=store_config.timer_log_file_bytes,
+            modes=store_config.modes,
+            clock=self._clock,
+        )
         self._timers = TimerDelivery(
             store=self.store,
-            timers=Timers(
-                self.store,
-                store_config.root.expanduser(),
-                file_bytes=store_config.timer_log_file_bytes,
-                modes=store_config.modes,
-                clock=self._clock,
-            ),
+            timers=timers,
             on_delivered=self._count_delivered,
             save_interval_ms=store_config.timer_flush_interval_ms,
+            clock=self._clock,
+        )
+        self._pending = PendingMessages(
+            store=self.store,
+            storing=self._storing,
+            delivery=self._timers,
+            pending=PendingTimers(self.store, timers),
+            config=self._store_config,
+            broker_name=lambda: self._config().broker_name,
+            on_delivered=self._count_delivered,
             clock=self._clock,
         )
 
@@ -570,6 +585,11 @@ class Broker:
                 storing=self._storing,
                 delivery=self._timers,
                 clock=self._clock,
+            ),
+            PendingRequests(
+                pending=self._pending,
+                is_enabled=lambda: self._store_config().timers_enable,
+                refusal=self._admission.refusal,
             ),
             PullRequests(self._pulls),
             QueryRequests(store=self.store, topics=self.topics, members=self.members),

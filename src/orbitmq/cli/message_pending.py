@@ -1,37 +1,36 @@
-"""`orbitmq message pending list | …`: messages that are not due yet.
-
-They are read from the timer topic, so this works with RocketMQ 5 brokers too.
-"""
+"""Commands for messages that are not due yet."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from orbitmq.cli.administering import NameServers, administer, client_keywords
+from orbitmq.cli.administering import NameServers, Yes, administer, client_keywords, confirm
 from orbitmq.cli.moments import parse_moment
 from orbitmq.cli.output import AsJson, show_rows, time_text
+from orbitmq.cli.pending_scan import scanned
 from orbitmq.client.aio import Producer
 from orbitmq.clock import SystemClock
-from orbitmq.errors import MessageNotFoundError
-from orbitmq.model import property_names
-from orbitmq.model.names import TIMER_TOPIC
-from orbitmq.model.recall_handles import RecallHandle
-from orbitmq.store.timers.layout import PRECISION_MS
-from orbitmq.store.timers.timer_messages import asked_due_ms, whole_number
+from orbitmq.errors import MessageNotFoundError, SettingsError
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin import Admin
     from orbitmq.client.core.consuming.received_message import ReceivedMessage
+    from orbitmq.protocol.requests.pending import PendingMessage
 
-Ids = Annotated[list[str], typer.Argument(metavar="ID…")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Without one, by --topic …")]
 OfTopic = Annotated[str, typer.Option("-t", "--topic", help="Only messages for this topic.")]
-From = Annotated[
-    str, typer.Option("--from", help="Only messages stored since: a time, or 15m, 2h, 3d ago.")
+DueFrom = Annotated[
+    str, typer.Option("--due-from", help="Only messages due from then on: a time, or in 15m, 2h.")
+]
+DueUntil = Annotated[
+    str, typer.Option("--due-until", help="Only messages due until then: a time, or in 15m, 2h.")
 ]
 
 
@@ -47,25 +46,40 @@ _SPAN_MS: Final = {Span.MINUTE: 60_000, Span.HOUR: 3_600_000, Span.DAY: 86_400_0
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """A message that is not due yet."""
+class Chosen:
+    """Which messages are meant."""
 
-    message: ReceivedMessage
     topic: str
-    due_ms: int
-    handle: RecallHandle
+    due_from_ms: int
+    due_until_ms: int
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing was chosen."""
+        return not self.topic and not self.due_from_ms and not self.due_until_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that is not due yet, and its broker."""
+
+    broker: str
+    # Empty for a broker of RocketMQ, which has no requests for this; then with the message.
+    address: str
+    pending: PendingMessage
+    message: ReceivedMessage | None = None
 
     @property
     def row(self) -> dict[str, object]:
         """What is shown of it."""
         return {
-            "message_id": self.handle.unique_id,
-            "topic": self.topic,
-            "due": time_text(self.due_ms),
-            "stored": time_text(self.message.store_ms),
-            "broker": self.message.broker_name,
-            "keys": " ".join(self.message.keys),
-            "bytes": len(self.message.body),
+            "message_id": self.pending.message_id,
+            "topic": self.pending.topic,
+            "due": time_text(self.pending.due_ms),
+            "stored": time_text(self.pending.stored_ms),
+            "broker": self.broker,
+            "keys": self.pending.keys,
+            "bytes": self.pending.body_bytes,
         }
 
 
@@ -82,115 +96,189 @@ def add_to(group: typer.Typer) -> None:
 def list_(
     *,
     topic: OfTopic = "",
-    begin: From = "",
+    due_from: DueFrom = "",
+    due_until: DueUntil = "",
     limit: Annotated[int, typer.Option("-c", "--count", min=1, help="At most this many.")] = 64,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
     """List messages that are not due yet, the next one first."""
+    chosen = _chosen(topic, due_from, due_until)
 
-    async def ask(admin: Admin) -> list[Pending]:
-        return await _pending(admin, topic=topic, begin=begin)
+    async def ask(admin: Admin) -> list[Found]:
+        found: list[Found] = []
+        able, unable = await admin.pending.brokers()
+        for name, address in able.items():
+            number = 0
+            # One second more than needed, since a second is not in order.
+            last_ms = 0
+            async for one in _at(admin, name, address, chosen):
+                if number >= limit and one.pending.due_ms // 1000 > last_ms // 1000:
+                    break
+                found.append(one)
+                number, last_ms = number + 1, one.pending.due_ms
+        found += await _scanned(admin, unable, chosen)
+        return nsmallest(limit, found, key=lambda one: one.pending.due_ms)
 
-    found = sorted(administer(namesrv, ask), key=lambda one: one.due_ms)
-    show_rows([one.row for one in found[:limit]], as_json=as_json, empty="no message is pending")
+    found = administer(namesrv, ask)
+    show_rows([one.row for one in found], as_json=as_json, empty="no message is pending")
 
 
 def count(
     *,
     by: Annotated[Span, typer.Option(help="The spans of time to count in.")] = Span.HOUR,
     topic: OfTopic = "",
-    begin: From = "",
+    due_from: DueFrom = "",
+    due_until: DueUntil = "",
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count messages that are not due yet, by topic and time."""
-
-    async def ask(admin: Admin) -> list[Pending]:
-        return await _pending(admin, topic=topic, begin=begin)
-
+    """Count messages that are not due yet by time."""
     span_ms = _SPAN_MS[by]
-    counts = Counter(
-        (one.due_ms // span_ms * span_ms, one.topic) for one in administer(namesrv, ask)
-    )
+    chosen = _chosen(topic, due_from, due_until)
+
+    async def ask(admin: Admin) -> Counter[int]:
+        counts: Counter[int] = Counter()
+        able, unable = await admin.pending.brokers()
+        for name, address in able.items():
+            if topic:
+                async for one in _at(admin, name, address, chosen):
+                    counts[one.pending.due_ms // span_ms * span_ms] += 1
+            else:
+                counts.update(
+                    await admin.pending.counts(
+                        address,
+                        span_ms=span_ms,
+                        due_from_ms=chosen.due_from_ms,
+                        due_until_ms=chosen.due_until_ms,
+                    )
+                )
+        for one in await _scanned(admin, unable, chosen):
+            counts[one.pending.due_ms // span_ms * span_ms] += 1
+        return counts
+
     rows: list[dict[str, object]] = [
-        {"due_from": time_text(start_ms), "topic": name, "messages": number}
-        for (start_ms, name), number in sorted(counts.items())
+        {"due_from": time_text(start_ms), "messages": number}
+        for start_ms, number in sorted(administer(namesrv, ask).items())
     ]
     show_rows(rows, as_json=as_json, empty="no message is pending")
 
 
-def recall(
-    message_ids: Ids,
+def recall(  # options of a command
+    message_ids: Ids = None,
     *,
-    begin: From = "",
+    topic: OfTopic = "",
+    due_from: DueFrom = "",
+    due_until: DueUntil = "",
+    yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
     """Take messages back before they are due."""
+    chosen = _chosen(topic, due_from, due_until)
+    found = administer(namesrv, lambda admin: _wanted(admin, message_ids, chosen))
+    if not message_ids:
+        confirm(f"Take back {len(found)} messages?", yes=yes)
 
-    async def run(admin: Admin) -> None:
-        found = await _named(admin, message_ids, begin)
+    async def run(_: Admin) -> None:
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
             for one in found:
-                await producer.recall(one.handle.encode())
-                typer.echo(f"recalled {one.handle.unique_id}")
+                await producer.recall(one.pending.recall_handle)
+                typer.echo(f"recalled {one.pending.message_id}")
 
     administer(namesrv, run)
 
 
-def deliver(
-    message_ids: Ids,
+def deliver(  # options of a command
+    message_ids: Ids = None,
     *,
-    begin: From = "",
+    topic: OfTopic = "",
+    due_from: DueFrom = "",
+    due_until: DueUntil = "",
+    yes: Yes = False,
     namesrv: NameServers = None,
 ) -> None:
-    """Bring messages forward: take each back, and send a copy that is delivered at once."""
+    """Deliver messages now, instead of at their due time.
+
+    At a broker of RocketMQ, which has no request for it, each is taken back and then sent again.
+    """
+    chosen = _chosen(topic, due_from, due_until)
+    found = administer(namesrv, lambda admin: _wanted(admin, message_ids, chosen))
+    if not message_ids:
+        confirm(f"Deliver {len(found)} messages now?", yes=yes)
 
     async def run(admin: Admin) -> None:
-        found = await _named(admin, message_ids, begin)
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
             for one in found:
-                await producer.recall(one.handle.encode())
-                result = await producer.send(one.message.as_message(one.topic))
-                typer.echo(f"delivered {one.handle.unique_id} as {result.message_id}")
+                pending = one.pending
+                if one.message is None:
+                    await admin.pending.deliver(one.address, pending.message_id, pending.topic)
+                else:
+                    await producer.recall(pending.recall_handle)
+                    await producer.send(one.message.as_message(pending.topic))
+                typer.echo(f"delivered {pending.message_id}")
 
     administer(namesrv, run)
 
 
-async def _named(admin: Admin, message_ids: list[str], begin: str) -> list[Pending]:
-    """The messages of these ids; nothing is done if one is not pending."""
-    by_id = {one.handle.unique_id: one for one in await _pending(admin, topic="", begin=begin)}
+def _chosen(topic: str, due_from: str, due_until: str) -> Chosen:
+    now_ms = SystemClock().now_ms()
+    ends = [
+        parse_moment(text, now_ms=now_ms, is_ahead=True) if text else 0
+        for text in (due_from, due_until)
+    ]
+    return Chosen(topic, *ends)
+
+
+async def _wanted(admin: Admin, message_ids: list[str] | None, chosen: Chosen) -> list[Found]:
+    """The messages of these ids, or those chosen; nothing is done if one is not pending."""
+    able, unable = await admin.pending.brokers()
+    if not message_ids:
+        if chosen.is_all:
+            raise SettingsError(
+                "no message is named", hint="give ids, --topic, --due-from or --due-until"
+            )
+        found = [
+            one for name, address in able.items() async for one in _at(admin, name, address, chosen)
+        ]
+        return found + await _scanned(admin, unable, chosen)
+    named: list[Found] = []
+    by_id = {one.pending.message_id: one for one in await _scanned(admin, unable, chosen)}
     for message_id in message_ids:
-        if message_id not in by_id:
+        found = [
+            Found(name, address, pending)
+            for name, address in able.items()
+            for pending in await admin.pending.find(address, message_id)
+        ]
+        if message_id in by_id:
+            found.append(by_id[message_id])
+        if not found:
             raise MessageNotFoundError(
                 f"no message {message_id!r} is pending",
                 hint="see: orbitmq message pending list; nothing was done",
             )
-    return [by_id[message_id] for message_id in message_ids]
+        named += found[:1]
+    return named
 
 
-async def _pending(admin: Admin, *, topic: str, begin: str) -> list[Pending]:
-    now_ms = SystemClock().now_ms()
-    begin_ms = parse_moment(begin, now_ms=now_ms) if begin else 0
-    found: dict[tuple[str, str], Pending] = {}
-    async for message in admin.messages.between(TIMER_TOPIC, begin_ms, now_ms):
-        properties = message.properties
-        slot_ms = whole_number(properties.get(property_names.TIMER_DUE_MS))
-        name = properties.get(property_names.REAL_TOPIC, "")
-        unique_id = properties.get(property_names.UNIQUE_ID, "")
-        if slot_ms is None or slot_ms + PRECISION_MS <= now_ms or topic not in {"", name}:
-            continue
-        if property_names.TIMER_CANCELS in properties:
-            found.pop((name, unique_id), None)
-            continue
-        asked_ms = asked_due_ms(properties, message.store_ms) or slot_ms + PRECISION_MS
-        due_ms = min(max(asked_ms, slot_ms + 1), slot_ms + PRECISION_MS)
-        if due_ms > now_ms:
-            handle = RecallHandle(
-                topic=name,
-                broker_name=message.broker_name,
-                time_ms=slot_ms + 1,
-                unique_id=unique_id,
-            )
-            found[name, unique_id] = Pending(message, name, due_ms, handle)
-    return list(found.values())
+async def _at(admin: Admin, name: str, address: str, chosen: Chosen) -> AsyncIterator[Found]:
+    async for pending in admin.pending.at(
+        address,
+        topic=chosen.topic,
+        due_from_ms=chosen.due_from_ms,
+        due_until_ms=chosen.due_until_ms,
+    ):
+        yield Found(name, address, pending)
+
+
+async def _scanned(admin: Admin, brokers: dict[str, str], chosen: Chosen) -> list[Found]:
+    """The pending messages of brokers that have no requests for them."""
+    if not brokers:
+        return []
+    return [
+        Found(message.broker_name, "", pending, message)
+        for pending, message in await scanned(admin)
+        if message.broker_name in brokers
+        and chosen.topic in {"", pending.topic}
+        and chosen.due_from_ms <= pending.due_ms
+        and (not chosen.due_until_ms or pending.due_ms <= chosen.due_until_ms)
+    ]

@@ -13,14 +13,18 @@ _LAST_MS: Final = 2**63 - 1
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def parse_moment(text: str, *, now_ms: int) -> int:
-    """A time in milliseconds since the epoch, from ISO, milliseconds, or "15m" (15 minutes ago)."""
+def parse_moment(text: str, *, now_ms: int, is_ahead: bool = False) -> int:
+    """A time in milliseconds since the epoch, from ISO, milliseconds, or "15m" (15 minutes ago).
+
+    With `is_ahead`, that is in 15 minutes.
+    """
     try:
-        moment_ms = _parsed(text, now_ms)
+        moment_ms = _parsed(text, now_ms, sign=1 if is_ahead else -1)
     except (ValueError, OverflowError, OSError):
+        when = "in how long" if is_ahead else "how long ago"
         raise SettingsError(
             f"{text!r} is not a time",
-            hint="write 2026-01-31T12:30, now, milliseconds, or how long ago: 15m, 2h, 3d",
+            hint=f"write 2026-01-31T12:30, now, milliseconds, or {when}: 15m, 2h, 3d",
         ) from None
     # Larger numbers do not fit the wire; negative ones have other meanings to brokers.
     if not 0 <= moment_ms <= _LAST_MS:
@@ -31,11 +35,11 @@ def parse_moment(text: str, *, now_ms: int) -> int:
     return moment_ms
 
 
-def _parsed(text: str, now_ms: int) -> int:
+def _parsed(text: str, now_ms: int, *, sign: int) -> int:
     if text == "now":
         return now_ms
     if ago := _AGO.fullmatch(text):
-        return now_ms - int(ago[1]) * _UNIT_MS[ago[2]]
+        return now_ms + sign * int(ago[1]) * _UNIT_MS[ago[2]]
     if text.isdecimal():
         return int(text)
     # Compat: mqadmin writes 2026-01-31#12:30:00:000.

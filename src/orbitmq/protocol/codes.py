@@ -323,6 +323,10 @@ class RequestCode(IntEnum):
     # OrbitMQ's own: open transactions
     LIST_TRANSACTIONS = 21_101, Role.BROKER, Role.BROKER, "transactions that wait for their end"
     CHECK_TRANSACTIONS = 21_102, Role.BROKER, Role.BROKER, "ask producers about transactions now"
+    # OrbitMQ's own: messages that are not due yet
+    LIST_PENDING = 21_201, Role.BROKER, Role.BROKER, "messages that are not due yet"
+    COUNT_PENDING = 21_202, Role.BROKER, Role.BROKER, "how many messages are due when"
+    DELIVER_PENDING = 21_203, Role.BROKER, Role.BROKER, "deliver a message before its due time"
     POP_MESSAGE = 200050, Role.BROKER, NOBODY, "pop messages, invisible to others for a while"
     ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "acknowledge a popped message"
     PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "read messages without popping them"

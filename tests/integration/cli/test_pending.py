@@ -14,7 +14,7 @@ def test_pending_messages_are_listed_counted_recalled_and_brought_forward(
     run: Run, cluster: Cluster
 ) -> None:
     run("topic", "create", "later", "-q", "1")
-    assert run("message", "pending", "list", "--json").stdout.strip() == "[]"
+    assert run("message", "pending", "list", "-t", "later", "--json").stdout.strip() == "[]"
     with Producer("later", namesrv=cluster.namesrv) as producer:
         ids = [
             producer.send(
@@ -23,10 +23,10 @@ def test_pending_messages_are_listed_counted_recalled_and_brought_forward(
             for number in range(3)
         ]
 
-    listed = json.loads(run("message", "pending", "list", "--json").stdout)
+    listed = json.loads(run("message", "pending", "list", "-t", "later", "--json").stdout)
     assert [row["message_id"] for row in listed] == ids[::-1]
-    counted = json.loads(run("message", "pending", "count", "--by", "day", "--json").stdout)
-    assert sum(row["messages"] for row in counted) == 3
+    counted = run("message", "pending", "count", "-t", "later", "--by", "day", "--json").stdout
+    assert sum(row["messages"] for row in json.loads(counted)) == 3
 
     assert f"recalled {ids[0]}" in run("message", "pending", "recall", ids[0]).stdout
     assert f"delivered {ids[1]}" in run("message", "pending", "deliver", ids[1]).stdout
@@ -35,3 +35,32 @@ def test_pending_messages_are_listed_counted_recalled_and_brought_forward(
     assert [row["message_id"] for row in left] == [ids[2]]
     assert "m1" in run("message", "tail", "later").stdout
     run("message", "pending", "recall", ids[0], code=4)
+    run("message", "pending", "deliver", ids[1], code=4)
+
+
+def test_pending_messages_are_chosen_by_topic_and_due_time(run: Run, cluster: Cluster) -> None:
+    def pending(*options: str) -> int:
+        listed = run("message", "pending", "list", "--json", *options).stdout
+        counted = run("message", "pending", "count", "--json", "--by", "minute", *options).stdout
+        assert sum(row["messages"] for row in json.loads(counted)) == len(json.loads(listed))
+        return len(json.loads(listed))
+
+    before = pending()
+    for name in ("soon", "late"):
+        run("topic", "create", name, "-q", "1")
+    with Producer("later", namesrv=cluster.namesrv) as producer:
+        for hours in (25, 30, 40):
+            for name in ("soon", "late"):
+                producer.send(Message(name, f"{name}{hours}", delay=timedelta(hours=hours)))
+
+    assert pending() == before + 6
+    assert pending("-t", "soon") == 3
+    assert pending("--due-from", "26h", "--due-until", "2d") == 4
+    run("message", "pending", "recall", "-t", "soon", "--due-until", "26h", "--yes")
+    assert pending("-t", "soon") == 2
+    run("message", "pending", "deliver", "-t", "late", "--yes")
+    assert pending("-t", "late") == 0
+    for hours in (25, 30, 40):
+        assert f"late{hours}" in run("message", "tail", "late").stdout
+    assert pending() == before + 2
+    run("message", "pending", "deliver", "--yes", code=1)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from orbitmq.broker.hot_path import born_host
-from orbitmq.broker.send_rules import Destination
-from orbitmq.broker.timers.timer_rules import set_timer
+from orbitmq.broker.timers.recall_markers import recall_draft, recall_key
 from orbitmq.errors import RecallHandleError, RequestRefusedError
-from orbitmq.model import property_names
 from orbitmq.model.recall_handles import RecallHandle
 from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.sending import RecallMessage, RecallReply
-from orbitmq.record.properties import encode_properties
-from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +26,6 @@ if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
-
-# Compat: RocketMQ's body and tag of a message that takes another back.
-_BODY: Final = b"0"
-_TAG: Final = "_RECALL_TAG_"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -59,10 +51,14 @@ class RecallRequests:
         self._check_allowed()
         self.topics.require(asked.topic)
         handle = self._checked(asked)
-        key = handle.unique_id
-        if self.store_config().recall_keys_with_topic:
-            key = f"{handle.topic}+{handle.unique_id}"
-        draft = self._draft(connection, asked, handle, key)
+        key = recall_key(handle, self.store_config())
+        draft = recall_draft(
+            handle,
+            self.store_config(),
+            now_ms=self.clock.now_ms(),
+            producer_group=asked.producer_group,
+            born_host=born_host(connection.address),
+        )
         queue_offset: int | None = None
         self.delivery.begin_recall(key)
         try:
@@ -111,33 +107,3 @@ class RecallRequests:
                 hint="the message is delivered, or about to be",
             )
         return handle
-
-    def _draft(
-        self, connection: Connection, asked: RecallMessage, handle: RecallHandle, key: str
-    ) -> Draft:
-        now_ms = self.clock.now_ms()
-        properties = {
-            property_names.TAGS: _TAG,
-            property_names.TIMER_CANCELS: key,
-            property_names.UNIQUE_ID: handle.unique_id,
-            property_names.TIMER_DELIVER_MS: str(handle.time_ms),
-            property_names.BORN_TIMESTAMP: str(now_ms),
-        }
-        if asked.producer_group:
-            properties[property_names.PRODUCER_GROUP] = asked.producer_group
-        store_config = self.store_config()
-        destination = set_timer(
-            properties,
-            Destination(topic=handle.topic, queue_id=0),
-            is_enabled=store_config.timers_enable,
-            now_ms=now_ms,
-            seconds_max=store_config.timer_delay_seconds_max,
-        )
-        return Draft(
-            topic=destination.topic,
-            queue_id=destination.queue_id,
-            body=_BODY,
-            properties=encode_properties(properties),
-            born_ms=now_ms,
-            born_host=born_host(connection.address),
-        )

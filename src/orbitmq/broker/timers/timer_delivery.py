@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from orbitmq.broker.real_queues import original_draft
 from orbitmq.clock import settle
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from orbitmq.store.timers.timers import Due, Timers
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # Messages that one hop to a thread reads: about 3 ms, for which the loop may have to wait.
 _TAKE_IN: Final = 256
@@ -58,7 +61,9 @@ class TimerDelivery:
         clock: Clock,
     ) -> None:
         self._store = store
-        self._timers = timers
+        self.timers = timers
+        # Held by whoever works with the files of timers.
+        self.turn = asyncio.Lock()
         self._on_delivered = on_delivered
         self._save_interval_ms = save_interval_ms
         self._clock = clock
@@ -74,8 +79,8 @@ class TimerDelivery:
 
     async def open(self) -> None:
         """Recover the timers; nothing is delivered before `start`."""
-        await off_loop(self._timers.open)
-        self._store.protect_log_from(self._timers.needed_from, _NEEDED_BY)
+        await off_loop(self.timers.open)
+        self._store.protect_log_from(self.timers.needed_from, _NEEDED_BY)
 
     def start(self) -> None:
         """Deliver from now on."""
@@ -93,22 +98,22 @@ class TimerDelivery:
             self._wake.set()
             await self._task
         try:
-            await off_loop(self._timers.close)
+            await self._in_turn(self.timers.close)
         except OrbitError as error:
             log.warning("progress of timers not saved; the next start recovers reason=%s", error)
 
     def _notice(self, _: object) -> None:
         """Wake the task if there are new messages; from any thread."""
         loop = self._loop
-        if loop is not None and self._timers.behind:
+        if loop is not None and self.timers.behind:
             loop.call_soon_threadsafe(self._wake.set)
 
     @property
     def behind(self) -> tuple[int, int]:
         """How many visible messages are not in the wheel yet, and how late the next one is in ms."""
-        due_ms = self._timers.next_due_ms
+        due_ms = self.timers.next_due_ms
         late_ms = 0 if due_ms is None else max(self._clock.now_ms() - due_ms, 0)
-        return self._timers.behind, late_ms
+        return self.timers.behind, late_ms
 
     # --- taking back --------------------------------------------------------------------------
 
@@ -122,6 +127,10 @@ class TimerDelivery:
             self._recalls.pop(key, None)
         else:
             self._recalls[key] = queue_offset
+
+    def is_being_recalled(self, message: StoredMessage) -> bool:
+        """Whether a message is taken back by what is not in the wheel yet."""
+        return not self._recalls.keys().isdisjoint(keys_of(message) or ())
 
     # --- delivering ---------------------------------------------------------------------------
 
@@ -161,48 +170,51 @@ class TimerDelivery:
         while not self._is_stopping:
             await self._take_in()
             if self._needs_next_slot():
-                await off_loop(self._timers.move_on)
+                await self._in_turn(self.timers.move_on)
             more = await self._deliver_some() or self._needs_next_slot()
             if self._clock.monotonic_ms() >= self._next_save_ms:
                 self._next_save_ms = self._clock.monotonic_ms() + self._save_interval_ms
-                await off_loop(self._timers.save)
-            if not more and not self._timers.behind:
+                await self._in_turn(self.timers.save)
+            if not more and not self.timers.behind:
                 break
         return self._pause_ms()
 
     async def _take_in(self) -> None:
-        while self._timers.behind and not self._is_stopping:
-            if not await off_loop(self._timers.take_in, _TAKE_IN):
+        while self.timers.behind and not self._is_stopping:
+            if not await self._in_turn(self.timers.take_in, _TAKE_IN):
                 break
         for key, queue_offset in list(self._recalls.items()):
-            if queue_offset is not None and queue_offset < self._timers.queue_offset:
+            if queue_offset is not None and queue_offset < self.timers.queue_offset:
                 del self._recalls[key]
 
+    async def _in_turn(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Work with the files in a thread, while nobody else does."""
+        async with self.turn:
+            return await off_loop(work, *args, **kwargs)
+
     def _needs_next_slot(self) -> bool:
-        return self._timers.next_due_ms is None and self._timers.read_ms < floor(
-            self._clock.now_ms()
-        )
+        return self.timers.next_due_ms is None and self.timers.read_ms < floor(self._clock.now_ms())
 
     def _pause_ms(self) -> float | None:
-        if not self._timers.queue_offset:
+        if not self.timers.queue_offset:
             return None
         now_ms = self._clock.now_ms()
         next_ms = floor(now_ms) + PRECISION_MS
-        due_ms = self._timers.next_due_ms
+        due_ms = self.timers.next_due_ms
         # A clock that was set back makes the due time seem far away.
         return (next_ms if due_ms is None else min(next_ms, due_ms)) - now_ms
 
     async def _deliver_some(self) -> bool:
         """Deliver a batch; returns whether more may be due."""
-        due_ms = self._timers.next_due_ms
+        due_ms = self.timers.next_due_ms
         if due_ms is None or due_ms > self._clock.now_ms():
             return False
-        batch = await off_loop(self._timers.due, _BATCH)
+        batch = await self._in_turn(self.timers.due, _BATCH)
         for start in range(0, len(batch), _SLICE):
             try:
                 for due in batch[start : start + _SLICE]:
                     self._deliver(due)
-                    self._timers.done(due)
+                    self.timers.done(due)
             finally:
                 self._store.publish()
                 self._store.request_flush()
@@ -221,10 +233,7 @@ class TimerDelivery:
                 due.physical_offset,
             )
             return
-        keys = keys_of(message)
-        if self._timers.is_recalled(message) or (
-            keys is not None and not self._recalls.keys().isdisjoint(keys)
-        ):
+        if self.timers.is_recalled(message) or self.is_being_recalled(message):
             return
         added = {
             property_names.TIMER_ENQUEUED_MS: str(floor(message.store_ms)),

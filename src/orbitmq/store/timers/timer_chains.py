@@ -167,6 +167,20 @@ class TimerChains:
         if slot is not None:
             yield from self._log.chain(slot.last, slot_ms)
 
+    def next_slot(self, slot_ms: int, last_ms: int) -> int | None:
+        """The first slot that has a chain from one slot to another; None if there is none."""
+        return self._wheel.next_used(slot_ms, last_ms)
+
+    def run(self, slot_ms: int, position: int, units_max: int) -> tuple[list[ChainUnit], int]:
+        """Read some units of a slot, from the one at a position on, or from the newest on with -1.
+
+        Returns them and the position of the next one, which is -1 at the end.
+        """
+        slot = self._wheel.get(slot_ms)
+        if slot is None:
+            return [], NOWHERE
+        return self._log.run(slot.last if position < 0 else position, slot_ms, units_max)
+
     def _put_slot(self, slot_ms: int, slot: Slot | None, position: int, magic: int) -> None:
         count = -1 if magic & RECALL else 1
         first = position if slot is None else slot.first

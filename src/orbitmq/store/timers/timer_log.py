@@ -85,12 +85,13 @@ class TimerLog:
             start = self._unwritten_at - self._unwritten_at % self._file_bytes
             content = bytes(self._unwritten[: start + self._file_bytes - self._unwritten_at])
             path = self._path(start)
-            made = self._files.pwrite(
-                path, content, self._unwritten_at - start, file_bytes=self._file_bytes
-            )
-            if made:
+            if not self.starts or start > self.starts[-1]:
+                # Before the write: one that fails may have made the file.
                 self._created = True
                 self.starts.append(start)
+            self._files.pwrite(
+                path, content, self._unwritten_at - start, file_bytes=self._file_bytes
+            )
             self._unsynced.add(path)
             del self._unwritten[: len(content)]
             self._unwritten_at += len(content)
@@ -153,18 +154,27 @@ class TimerLog:
 
     def chain(self, last: int, slot_ms: int) -> Iterator[ChainUnit]:
         """Read a chain from its last unit to its first; raises StoreDamagedError if it is broken."""
-        self.write()
         position = last
         while position >= 0:
-            start = position - position % self._file_bytes
-            content_at = max(start, position + UNIT.size - _READ_UNITS * UNIT.size)
-            size = position + UNIT.size - content_at
-            content = self._files.pread(self._path(start), size, content_at - start)
-            units, following = chain_units(content, content_at, position, slot_ms)
-            if following >= content_at:
-                raise StoreDamagedError(f"no unit of the timer log for {slot_ms} is at {following}")
+            units, position = self.run(position, slot_ms, _READ_UNITS)
             yield from units
-            position = following
+
+    def run(self, position: int, slot_ms: int, units_max: int) -> tuple[list[ChainUnit], int]:
+        """Read the units of a chain that are near a position; returns where the next one is, or -1.
+
+        Raises StoreDamagedError if the chain is broken there.
+        """
+        self.write()
+        start = position - position % self._file_bytes
+        if start not in self.starts:
+            raise StoreDamagedError(f"the timer log has no position {position}")
+        content_at = max(start, position + UNIT.size - units_max * UNIT.size)
+        size = position + UNIT.size - content_at
+        content = self._files.pread(self._path(start), size, content_at - start)
+        units, following = chain_units(content, content_at, position, slot_ms)
+        if following >= content_at:
+            raise StoreDamagedError(f"no unit of the timer log for {slot_ms} is at {following}")
+        return units, following
 
     def _path(self, start: int) -> Path:
         return self._folder / file_name(start)

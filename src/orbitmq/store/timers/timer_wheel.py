@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "timerwheel"
 _PAGE_BYTES: Final = 4096
+_EMPTY_PAGE: Final = bytes(_PAGE_BYTES)
 # Bytes of the file that are compared at once.
 _COMPARED_BYTES: Final = 256 * _PAGE_BYTES
 
@@ -47,6 +48,18 @@ class TimerWheel:
         if second != slot_ms // PRECISION_MS or not second:
             return None
         return Slot(first, last, count)
+
+    def next_used(self, slot_ms: int, last_ms: int) -> int | None:
+        """The first slot with a chain from one slot to another; None if there is none."""
+        while slot_ms <= last_ms:
+            at = slot_index(slot_ms) * SLOT.size
+            if at % _PAGE_BYTES == 0 and self.slots[at : at + _PAGE_BYTES] == _EMPTY_PAGE:
+                slot_ms += _PAGE_BYTES // SLOT.size * PRECISION_MS
+            elif self.get(slot_ms) is not None:
+                return slot_ms
+            else:
+                slot_ms += PRECISION_MS
+        return None
 
     def put(self, slot_ms: int, slot: Slot) -> None:
         """Set the chain of a slot."""

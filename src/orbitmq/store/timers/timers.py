@@ -262,6 +262,39 @@ class Timers:
                 break
         self._is_changed = True
 
+    # --- what is pending ----------------------------------------------------------------------
+
+    @property
+    def chains(self) -> TimerChains:
+        """The units by slot, for reading."""
+        return self._chains
+
+    def now_ms(self) -> int:
+        """The time by which messages are due."""
+        return self._clock.now_ms()
+
+    def count(self, slot_ms: int) -> int:
+        """How many messages of a slot are pending, less recalls."""
+        return self._due.count if slot_ms == self.read_ms else self._chains.count(slot_ms)
+
+    def is_delivered(self, message: StoredMessage, slot_ms: int) -> bool:
+        """Whether a message of a slot is delivered or dropped already."""
+        if slot_ms != self.read_ms:
+            return slot_ms < self.read_ms
+        return (due_ms_of(message, slot_ms), message.physical_offset) <= self._cursor
+
+    def brought_forward(self) -> list[StoredMessage]:
+        """Messages with copies found by `open` whose time has not come.
+
+        They may lack the recall that a broker stores after the copy.
+        """
+        found: list[StoredMessage] = []
+        for message in self._store.messages_at(sorted(self._delivered)):
+            slot_ms = slot_ms_of(message) if message is not None else None
+            if message is not None and slot_ms is not None and slot_ms > self._opened_ms:
+                found.append(message)
+        return found
+
     # --- taking in ----------------------------------------------------------------------------
 
     @property

@@ -26,6 +26,7 @@ from orbitmq.protocol.requests import (
     locking,
     maintenance,
     offsets,
+    pending,
     pulling,
     queries,
     registration,
@@ -481,6 +482,24 @@ STAGED_WRITES = [
     row(21_005, staged_writes.ListQueries(query="q", limit=1), "query=q limit=1", note="one"),
     row(21_005, staged_writes.ListQueries(after="q", limit=9), "after=q limit=9", note="a page"),
     row(21_006, staged_writes.ForgetQuery(query="q", force=True), "query=q force=true"),
+    row(
+        21_201,
+        pending.ListPending(
+            message_id="m",
+            topic="T",
+            due_from_ms=Long(5),
+            due_until_ms=Long(6),
+            cursor="1000:52",
+            limit=9,
+        ),
+        "messageId=m topic=T dueFromMs=5 dueUntilMs=6 cursor=1000:52 limit=9",
+    ),
+    row(
+        21_202,
+        pending.CountPending(due_from_ms=Long(5), due_until_ms=Long(6), span_ms=Long(1000)),
+        "dueFromMs=5 dueUntilMs=6 spanMs=1000",
+    ),
+    row(21_203, pending.DeliverPending(message_id="m", topic="T"), "messageId=m topic=T"),
     row(21_101, transactions.ListTransactions(limit=9), "limit=9", note="all"),
     row(
         21_101,

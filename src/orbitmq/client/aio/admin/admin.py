@@ -18,6 +18,7 @@ from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.messages import Messages
 from orbitmq.client.aio.admin.name_servers import NameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets
+from orbitmq.client.aio.admin.pending import Pending
 from orbitmq.client.aio.admin.queries import Queries
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
@@ -72,6 +73,7 @@ class Admin(ClientLifecycle):
         self.key_values = KeyValues(reach)
         self.queries = Queries(reach)
         self.transactions = Transactions(reach)
+        self.pending = Pending(reach)
         self.name_servers = NameServerOptions(reach)
         self.traffic = Traffic(reach, self.topics, self.groups)
 

@@ -1,0 +1,208 @@
+"""Pending messages: not due yet, listed, counted and brought forward for tools.
+
+Bringing forward stores the copy that delivery would store, and after it the marker that takes the
+message back from its slot. A save of the progress never falls between the two.
+
+Threads: the event loop's; files are read off it, in turn with delivery.
+Crash: `recover` stores markers that are missing: of copies found at the start whose time has not
+come. So a message is brought forward or pending, never both or neither.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.real_queues import original_draft
+from orbitmq.broker.timers.recall_markers import recall_draft, recall_key
+from orbitmq.disk import off_loop
+from orbitmq.errors import MessageNotFoundError, RequestRefusedError, StoreDamagedError
+from orbitmq.model import property_names
+from orbitmq.model.recall_handles import RecallHandle
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.pending import PendingCounts, PendingMessage, PendingPage
+from orbitmq.store.timers.delivered_copies import timer_id
+from orbitmq.store.timers.layout import floor
+from orbitmq.store.timers.pending import PendingTimers, Place
+from orbitmq.store.timers.timer_messages import due_ms_of, slot_ms_of
+
+if TYPE_CHECKING:
+    from orbitmq.broker.storing import Storing
+    from orbitmq.broker.timers.timer_delivery import TimerDelivery
+    from orbitmq.clock import Clock
+    from orbitmq.protocol.requests.pending import CountPending, ListPending
+    from orbitmq.record.decode import StoredMessage
+    from orbitmq.store.config import StoreConfig
+    from orbitmq.store.log.draft import Draft, Receipt
+    from orbitmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+# Messages of a page, beside the rest of one read of the timer log.
+PAGE_MAX: Final = 1000
+_FOREVER_MS: Final = 2**62
+_SPAN_MS_MIN: Final = 1000
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PendingMessages:
+    """The pending messages of one broker."""
+
+    store: MessageStore
+    storing: Storing
+    delivery: TimerDelivery
+    pending: PendingTimers
+    config: Callable[[], StoreConfig]
+    broker_name: Callable[[], str]
+    on_delivered: Callable[[Draft], None]
+    clock: Clock
+
+    async def page(self, asked: ListPending) -> PendingPage:
+        """List messages, or those with one id."""
+        if asked.message_id is not None:
+            async with self.delivery.turn:
+                messages = await off_loop(self.pending.find, asked.message_id)
+            return PendingPage(
+                messages=[
+                    self._described(_due_ms(each), each)
+                    for each in messages
+                    if not self.delivery.is_being_recalled(each)
+                ]
+            )
+        place = (
+            _place(asked.cursor) if asked.cursor else Place(floor(max(asked.due_from_ms - 1, 0)))
+        )
+        until_ms = asked.due_until_ms or _FOREVER_MS
+        limit = max(1, min(asked.limit, PAGE_MAX))
+        async with self.delivery.turn:
+            try:
+                page = await off_loop(self.pending.page, place, until_ms, limit)
+            except StoreDamagedError as damage:
+                raise RequestRefusedError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"cannot continue at {asked.cursor!r}: {damage}",
+                    hint="begin again without a cursor",
+                ) from damage
+        rest = page.next_place
+        return PendingPage(
+            messages=[
+                self._described(due_ms, message)
+                for due_ms, message in page.messages
+                if asked.due_from_ms <= due_ms <= until_ms
+                and not self.delivery.is_being_recalled(message)
+                and asked.topic in {None, "", _real_topic(message)}
+            ],
+            cursor=f"{rest.slot_ms}:{rest.position}" if rest is not None else "",
+        )
+
+    async def counts(self, asked: CountPending) -> PendingCounts:
+        """Count messages by due time."""
+        until_ms = asked.due_until_ms or _FOREVER_MS
+        span_ms = max(asked.span_ms, _SPAN_MS_MIN)
+        async with self.delivery.turn:
+            counts, next_ms = await off_loop(
+                self.pending.counts, max(asked.due_from_ms, 0), until_ms, span_ms
+            )
+        return PendingCounts(counts=counts, next_ms=next_ms)
+
+    async def bring_forward(self, message_id: str, topic: str) -> None:
+        """Deliver a message now; raises MessageNotFoundError if none with that id is pending."""
+        async with self.delivery.turn:
+            found = await off_loop(self.pending.find, message_id)
+            # In the second of its due time it may be on its way already.
+            begun_ms = max(self.clock.now_ms(), self.delivery.timers.read_ms)
+            wanted = [m for m in found if _real_topic(m) == topic and _slot_ms(m) > begun_ms]
+            if not wanted:
+                raise MessageNotFoundError(
+                    f"no message {message_id[:255]!r} of topic {topic!r} is pending",
+                    hint="it is delivered or recalled, or due within a second",
+                )
+            receipts = []
+            for message in wanted:
+                draft = self._copy(message)
+                receipts.append(self.store.append(draft))
+                self.on_delivered(draft)
+                receipts.append(self._take_back(message))
+        stored = await self.storing.confirm(receipts)
+        if stored.code is not ResponseCode.SUCCESS:
+            raise RequestRefusedError(
+                stored.code,
+                "the flush took longer than syncFlushTimeout",
+                hint="the message is delivered; a power loss may undo that",
+            )
+
+    async def recover(self) -> None:
+        """Store the markers that a crash prevented; before delivery starts."""
+        for message in await off_loop(self.delivery.timers.brought_forward):
+            log.info(
+                "timer message taken back reason=it was brought forward id=%s topic=%s",
+                message.properties.get(property_names.UNIQUE_ID, ""), _real_topic(message),
+            )  # fmt: skip
+            self._take_back(message)
+        self.store.publish()
+        self.store.request_flush()
+
+    def _take_back(self, message: StoredMessage) -> Receipt:
+        handle, config = self._handle(message), self.config()
+        key = recall_key(handle, config)
+        # Even if the marker cannot be stored now, this broker does not deliver it again.
+        self.delivery.begin_recall(key)
+        marker = recall_draft(handle, config, now_ms=self.clock.now_ms())
+        receipt = self.store.append(marker)
+        self.delivery.end_recall(key, receipt.queue_offset)
+        return receipt
+
+    def _copy(self, message: StoredMessage) -> Draft:
+        added = {
+            property_names.TIMER_ENQUEUED_MS: str(floor(message.store_ms)),
+            property_names.TIMER_DEQUEUED_MS: str(self.clock.now_ms()),
+        }
+        return original_draft(message, added, prepared_offset=timer_id(message.physical_offset))
+
+    def _handle(self, message: StoredMessage) -> RecallHandle:
+        return RecallHandle(
+            topic=_real_topic(message),
+            broker_name=self.broker_name(),
+            time_ms=_slot_ms(message) + 1,
+            unique_id=message.properties.get(property_names.UNIQUE_ID, ""),
+        )
+
+    def _described(self, due_ms: int, message: StoredMessage) -> PendingMessage:
+        return PendingMessage(
+            message_id=message.properties.get(property_names.UNIQUE_ID, ""),
+            topic=_real_topic(message),
+            due_ms=due_ms,
+            stored_ms=message.store_ms,
+            keys=message.properties.get(property_names.KEYS, ""),
+            body_bytes=len(message.stored_body),
+            recall_handle=self._handle(message).encode(),
+        )
+
+
+def _real_topic(message: StoredMessage) -> str:
+    return message.properties.get(property_names.REAL_TOPIC, "")
+
+
+def _slot_ms(message: StoredMessage) -> int:
+    slot_ms = slot_ms_of(message)
+    assert slot_ms is not None
+    return slot_ms
+
+
+def _due_ms(message: StoredMessage) -> int:
+    return due_ms_of(message, _slot_ms(message))
+
+
+def _place(cursor: str) -> Place:
+    """Parse a cursor; raises RequestRefusedError if it is none."""
+    slot, _, position = cursor[:60].partition(":")
+    try:
+        return Place(floor(max(int(slot), 0)), max(int(position), -1))
+    except ValueError as error:
+        raise RequestRefusedError(
+            ResponseCode.INVALID_PARAMETER,
+            f"{cursor[:60]!r} is not where a page ended",
+            hint="begin without a cursor, then send the one of the reply",
+        ) from error

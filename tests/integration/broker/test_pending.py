@@ -1,0 +1,171 @@
+"""Messages that are not due yet: listed, counted and brought forward, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orbitmq.broker.timers.pending_messages import PendingMessages
+from orbitmq.clock import ManualClock
+from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.pending import (
+    CountPending,
+    DeliverPending,
+    ListPending,
+    PendingCounts,
+    PendingPage,
+)
+from orbitmq.record.decode import StoredMessage
+from orbitmq.store.log.draft import Receipt
+from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, crash_image, running
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+async def topic(peer: Peer) -> str:
+    await peer.make_topic("T", read=1, write=1)
+    return "T"
+
+
+async def send(peer: Peer, name: str, due_ms: int) -> None:
+    reply = await peer.send("T", name.encode(), unique_id=name, TIMER_DELIVER_MS=str(due_ms))
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+
+
+async def taken_in(site: Site) -> None:
+    """Wait until the wheel has all visible messages."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while site.broker._timers.timers.behind:
+            await site.clock.advance(0)
+
+
+async def listed(peer: Peer, **rest: object) -> list[str]:
+    """The names of all pending messages, read page by page."""
+    names: list[str] = []
+    cursor: str | None = None
+    while cursor != "":
+        asked = {"due_from_ms": Long(0), "due_until_ms": Long(0), "limit": 2} | rest
+        reply = await peer.ask(ListPending(cursor=cursor, **asked))  # type: ignore[arg-type]  # by name
+        assert reply.code == ResponseCode.SUCCESS, reply.remark
+        page = msgspec.json.decode(reply.body, type=PendingPage)
+        names += [message.message_id for message in page.messages]
+        cursor = page.cursor
+    return names
+
+
+async def counted(peer: Peer) -> int:
+    reply = await peer.ask(
+        CountPending(due_from_ms=Long(0), due_until_ms=Long(0), span_ms=Long(HOUR_MS))
+    )
+    return sum(count for _, count in msgspec.json.decode(reply.body, type=PendingCounts).counts)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_pages_have_every_message_once_by_due_second(site: Site, peer: Peer) -> None:
+    now_ms = site.clock.now_ms()
+    names = [f"m{number}" for number in range(9)]
+    for number, name in enumerate(names):
+        await send(peer, name, now_ms + (9 - number) * HOUR_MS)
+    await taken_in(site)
+
+    assert await listed(peer) == names[::-1]
+    assert await counted(peer) == 9
+    assert await listed(peer, due_until_ms=Long(now_ms + 2 * HOUR_MS)) == ["m8", "m7"]
+    assert await listed(peer, due_from_ms=Long(now_ms + 8 * HOUR_MS)) == ["m1", "m0"]
+    assert await listed(peer, topic="other") == []
+    assert await listed(peer, message_id="m3") == ["m3"]
+    assert await listed(peer, message_id="m33") == []
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_message_brought_forward_is_delivered_now_and_not_again(
+    site: Site, peer: Peer
+) -> None:
+    now_ms = site.clock.now_ms()
+    await send(peer, "a", now_ms + 5000)
+    await send(peer, "b", now_ms + 5000)
+    await taken_in(site)
+
+    reply = await peer.ask(DeliverPending(message_id="a", topic="T"))
+    again = await peer.ask(DeliverPending(message_id="a", topic="T"))
+    other = await peer.ask(DeliverPending(message_id="b", topic="X"))
+
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert [message.body for message in await peer.read()] == [b"a"]
+    assert "is pending" in str(again.remark)
+    assert "is pending" in str(other.remark)
+    await taken_in(site)
+    assert await listed(peer) == ["b"]
+    await site.stored("T", 0, 2)
+    await site.advance_until(lambda: site.clock.now_ms() > now_ms + 9000)
+    assert [message.body for message in await peer.read()] == [b"a", b"b"]
+    assert await listed(peer) == []
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("image", ["half", "whole"])
+async def test_a_kill_while_a_message_is_brought_forward_leaves_one_message(
+    site: Site, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, image: str
+) -> None:
+    now_ms = site.clock.now_ms()
+    await send(peer, "a", now_ms + 50_000)
+    await taken_in(site)
+    await site.advance_until(lambda: site.clock.now_ms() > now_ms + 3000)
+    take_back = PendingMessages._take_back
+
+    def kill_and_take_back(pending: PendingMessages, message: StoredMessage) -> Receipt:
+        # Between the two appends.
+        crash_image(site, tmp_path / "half")
+        return take_back(pending, message)
+
+    monkeypatch.setattr(PendingMessages, "_take_back", kill_and_take_back)
+    await peer.ask(DeliverPending(message_id="a", topic="T"))
+    monkeypatch.undo()
+    crash_image(site, tmp_path / "whole")
+
+    clock = ManualClock(site.clock.now_ms())
+    async with running(tmp_path / image, clock) as second:
+        other = await second.connect()
+        await taken_in(second)
+        assert await listed(other) == []
+        await second.advance_until(lambda: clock.now_ms() > now_ms + 60_000, step_ms=1000)
+        assert [message.body for message in await other.read()] == [b"a"]
+    async with running(tmp_path / image, clock) as third:
+        assert [m.body for m in await (await third.connect()).read()] == [b"a"]
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("cursor", ["x", "1:", "-5:y", "9" * 59, "{slot}:7", "{slot}:999999"])
+async def test_a_cursor_that_no_page_gave_is_refused(site: Site, peer: Peer, cursor: str) -> None:
+    due_ms = site.clock.now_ms() + HOUR_MS
+    await send(peer, "a", due_ms)
+    await taken_in(site)
+    cursor = cursor.format(slot=(due_ms - 1) // 1000 * 1000)
+
+    reply = await peer.ask(
+        ListPending(cursor=cursor, due_from_ms=Long(0), due_until_ms=Long(0), limit=1)
+    )
+
+    assert reply.code == ResponseCode.INVALID_PARAMETER
+    assert "begin" in str(reply.remark)
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize(("low", "high"), [(-5, -1), (2**63 - 1, 2**63 - 1), (0, -(2**63))])
+async def test_senseless_ranges_list_and_count_nothing(
+    site: Site, peer: Peer, low: int, high: int
+) -> None:
+    await send(peer, "a", site.clock.now_ms() + HOUR_MS)
+    await taken_in(site)
+
+    assert await listed(peer, due_from_ms=Long(low), due_until_ms=Long(high)) == []
+    reply = await peer.ask(
+        CountPending(due_from_ms=Long(low), due_until_ms=Long(high), span_ms=Long(-1))
+    )
+    assert reply.code == ResponseCode.SUCCESS
+    assert msgspec.json.decode(reply.body, type=PendingCounts).counts == []
