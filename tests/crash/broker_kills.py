@@ -87,7 +87,7 @@ class Work:
 
             def send() -> None:
                 name = f"m{len(self.ledger.due_ms)}"
-                due_ms = clock.now_ms() + rng.choice((50, 400, 1000, rng.randrange(1, 4000)))
+                due_ms = clock.now_ms() + rng.choice((50, 400, 1000, rng.randrange(1, 2500)))
                 self.ledger.due_ms[name] = due_ms
                 due = datetime.fromtimestamp(due_ms / 1000, UTC)
                 sent = producer.send(Message(TOPIC, name.encode(), deliver_at=due))
@@ -246,7 +246,7 @@ def run_broker_kills(folder: Path, seed: int, mode: FlushMode, *, rounds: int) -
 
 
 def _wait_for_the_end(work: Work, running: Sequence[Future[None]]) -> None:
-    last_ms = max(work.ledger.due_ms.values(), default=0) + 2000
+    last_ms = max(work.ledger.due_ms.values(), default=0) + 1000
     clock = SystemClock()
     with Admin(namesrv=work.name_server) as admin:
         wait_until(
