@@ -20,6 +20,7 @@ from orbitmq.client.aio.admin.key_values import KeyValues as AioKeyValues
 from orbitmq.client.aio.admin.messages import Messages as AioMessages
 from orbitmq.client.aio.admin.name_servers import NameServerOptions as AioNameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
+from orbitmq.client.aio.admin.pending import Pending as AioPending
 from orbitmq.client.aio.admin.queries import Queries as AioQueries
 from orbitmq.client.aio.admin.topics import Topics as AioTopics
 from orbitmq.client.aio.admin.traces import Traces as AioTraces
@@ -161,6 +162,16 @@ class Queries(Noun[AioQueries]):
     forget = waiting(AioQueries.forget)
 
 
+class Pending(Noun[AioPending]):
+    """Works with the pending messages of OrbitMQ's brokers, which have requests for it."""
+
+    brokers = waiting(AioPending.brokers)
+    find = waiting(AioPending.find)
+    at = iterating(AioPending.at)
+    counts = waiting(AioPending.counts)
+    deliver = waiting(AioPending.deliver)
+
+
 class Transactions(Noun[AioTransactions]):
     """Lists open transactions, and has producers asked about them."""
 
@@ -214,5 +225,6 @@ class Admin(BlockingClient[AioAdmin]):
         self.key_values = KeyValues(self, client.key_values)
         self.queries = Queries(self, client.queries)
         self.transactions = Transactions(self, client.transactions)
+        self.pending = Pending(self, client.pending)
         self.name_servers = NameServerOptions(self, client.name_servers)
         self.traffic = Traffic(self, client.traffic)
