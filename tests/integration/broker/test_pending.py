@@ -19,6 +19,7 @@ from orbitmq.protocol.requests.pending import (
     PendingCounts,
     PendingPage,
 )
+from orbitmq.protocol.requests.sending import RecallMessage, SendReply
 from orbitmq.record.decode import StoredMessage
 from orbitmq.store.log.draft import Receipt
 from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, crash_image, running
@@ -105,6 +106,84 @@ async def test_a_message_brought_forward_is_delivered_now_and_not_again(
     await site.advance_until(lambda: site.clock.now_ms() > now_ms + 9000)
     assert [message.body for message in await peer.read()] == [b"a", b"b"]
     assert await listed(peer) == []
+
+
+@pytest.mark.usefixtures("topic")
+async def test_requests_at_once_bring_a_message_forward_once(site: Site, peer: Peer) -> None:
+    await send(peer, "a", site.clock.now_ms() + HOUR_MS)
+    await taken_in(site)
+
+    replies = await asyncio.gather(
+        *(peer.ask(DeliverPending(message_id="a", topic="T")) for _ in range(5))
+    )
+
+    assert [reply.code for reply in replies].count(ResponseCode.SUCCESS) == 1
+    assert [message.body for message in await peer.read()] == [b"a"]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_message_that_is_being_recalled_is_not_brought_forward(
+    site: Site, peer: Peer
+) -> None:
+    reply = await peer.send(
+        "T", b"a", unique_id="a", TIMER_DELIVER_MS=str(site.clock.now_ms() + HOUR_MS)
+    )
+    handle = SendReply.decode(reply.fields).recall_handle or ""
+    await taken_in(site)
+
+    recalled, delivered = await asyncio.gather(
+        peer.ask(RecallMessage(topic="T", recall_handle=handle)),
+        peer.ask(DeliverPending(message_id="a", topic="T")),
+    )
+
+    assert recalled.code == ResponseCode.SUCCESS
+    assert "is pending" in str(delivered.remark)
+    assert await peer.read() == []
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_message_due_after_a_lowered_limit_is_not_half_brought_forward(
+    site: Site, peer: Peer, tmp_path: Path
+) -> None:
+    await send(peer, "a", site.clock.now_ms() + HOUR_MS)
+    await taken_in(site)
+    crash_image(site, tmp_path / "image")
+
+    async with running(
+        tmp_path / "image", ManualClock(site.clock.now_ms()), timerMaxDelaySec="60"
+    ) as second:
+        other = await second.connect()
+        reply = await other.ask(DeliverPending(message_id="a", topic="T"))
+
+        assert "timerMaxDelaySec" in str(reply.remark)
+        assert await other.read() == []
+        assert await listed(other) == ["a"]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_broker_starts_though_a_marker_cannot_be_stored(
+    site: Site, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = site.clock.now_ms()
+    await send(peer, "a", now_ms + 120_000)
+    await taken_in(site)
+    await site.advance_until(lambda: site.clock.now_ms() > now_ms + 3000)
+    take_back = PendingMessages._take_back
+
+    def kill_and_take_back(pending: PendingMessages, message: StoredMessage) -> Receipt:
+        crash_image(site, tmp_path / "image")
+        return take_back(pending, message)
+
+    monkeypatch.setattr(PendingMessages, "_take_back", kill_and_take_back)
+    await peer.ask(DeliverPending(message_id="a", topic="T"))
+    monkeypatch.undo()
+
+    clock = ManualClock(site.clock.now_ms())
+    async with running(tmp_path / "image", clock, timerMaxDelaySec="60") as second:
+        other = await second.connect()
+        await second.advance_until(lambda: clock.now_ms() > now_ms + 130_000, step_ms=1000)
+
+        assert [message.body for message in await other.read()] == [b"a"]
 
 
 @pytest.mark.usefixtures("topic")

@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.broker.real_queues import original_draft
 from orbitmq.broker.timers.recall_markers import recall_draft, recall_key
 from orbitmq.disk import off_loop
-from orbitmq.errors import MessageNotFoundError, RequestRefusedError, StoreDamagedError
+from orbitmq.errors import (
+    MessageNotFoundError,
+    OrbitError,
+    RequestRefusedError,
+    StoreDamagedError,
+)
 from orbitmq.model import property_names
 from orbitmq.model.recall_handles import RecallHandle
 from orbitmq.protocol.codes import ResponseCode
@@ -113,7 +118,14 @@ class PendingMessages:
             found = await off_loop(self.pending.find, message_id)
             # In the second of its due time it may be on its way already.
             begun_ms = max(self.clock.now_ms(), self.delivery.timers.read_ms)
-            wanted = [m for m in found if _real_topic(m) == topic and _slot_ms(m) > begun_ms]
+            wanted = [
+                m
+                for m in found
+                if _real_topic(m) == topic
+                and _slot_ms(m) > begun_ms
+                # What takes it back may not be visible yet: a recall, or another such request.
+                and not self.delivery.is_being_recalled(m)
+            ]
             if not wanted:
                 raise MessageNotFoundError(
                     f"no message {message_id[:255]!r} of topic {topic!r} is pending",
@@ -121,7 +133,8 @@ class PendingMessages:
                 )
             receipts = []
             for message in wanted:
-                draft = self._copy(message)
+                # Both are made before one is stored: a copy without its marker is delivered again.
+                draft, _ = self._copy(message), self._marker(message)
                 receipts.append(self.store.append(draft))
                 self.on_delivered(draft)
                 receipts.append(self._take_back(message))
@@ -140,19 +153,28 @@ class PendingMessages:
                 "timer message taken back reason=it was brought forward id=%s topic=%s",
                 message.properties.get(property_names.UNIQUE_ID, ""), _real_topic(message),
             )  # fmt: skip
-            self._take_back(message)
+            try:
+                self._take_back(message)
+            except OrbitError as error:
+                # Its time has come meanwhile, or the store is full: no reason not to start.
+                log.warning(
+                    "timer message not taken back hint=a restart before its due time may deliver it "
+                    "again id=%s reason=%s",
+                    message.properties.get(property_names.UNIQUE_ID, ""), error,
+                )  # fmt: skip
         self.store.publish()
         self.store.request_flush()
 
     def _take_back(self, message: StoredMessage) -> Receipt:
-        handle, config = self._handle(message), self.config()
-        key = recall_key(handle, config)
+        key = recall_key(self._handle(message), self.config())
         # Even if the marker cannot be stored now, this broker does not deliver it again.
         self.delivery.begin_recall(key)
-        marker = recall_draft(handle, config, now_ms=self.clock.now_ms())
-        receipt = self.store.append(marker)
+        receipt = self.store.append(self._marker(message))
         self.delivery.end_recall(key, receipt.queue_offset)
         return receipt
+
+    def _marker(self, message: StoredMessage) -> Draft:
+        return recall_draft(self._handle(message), self.config(), now_ms=self.clock.now_ms())
 
     def _copy(self, message: StoredMessage) -> Draft:
         added = {
