@@ -68,6 +68,29 @@ def test_the_official_client_delays_and_takes_back(exchange: Exchange) -> None:
         exchange.client.recall(exchange.topic, exchange.topic, at.recall_handle)
 
 
+@pytest.mark.parametrize(
+    "client", [peer for peer in CLIENTS if peer.line != "v5"], indirect=True, ids=str
+)
+@pytest.mark.scenario("client", "our broker: due times by properties")
+def test_a_client_without_due_times_delays_by_properties(exchange: Exchange) -> None:
+    now_ms = SystemClock().now_ms()
+    due_ms = {"at": now_ms + 2600, "seconds": now_ms + 2000, "milliseconds": now_ms + 2300}
+    outcomes = exchange.post(
+        {"body": "at", "properties": {"TIMER_DELIVER_MS": str(due_ms["at"])}},
+        {"body": "seconds", "properties": {"TIMER_DELAY_SEC": "2"}},
+        {"body": "milliseconds", "properties": {"TIMER_DELAY_MS": "2300"}},
+    )
+    exchange.subscribe()
+
+    received = {message.body: message for message in exchange.received(3)}
+
+    assert {outcome.status for outcome in outcomes} == {"SEND_OK"}
+    assert sorted(received) == sorted(due_ms)
+    for name, message in received.items():
+        assert message.stored_ms >= due_ms[name]
+        assert message.received_ms >= due_ms[name]
+
+
 @dataclass(slots=True)
 class TimerChain:
     """A store with timers, on its way from broker to broker."""
