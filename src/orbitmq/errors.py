@@ -367,7 +367,8 @@ class RecallHandleError(OrbitError):
     def __init__(self, handle: str, reason: str = "it is not valid", hint: str = "") -> None:
         super().__init__(
             f"cannot recall by the handle {handle[:60]!r}: {reason}",
-            hint=hint or "pass the recall handle of a send receipt, unchanged",
+            hint=hint
+            or "pass recall_handle of a send result; only messages with a due time have one",
         )
 
 

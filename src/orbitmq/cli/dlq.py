@@ -14,6 +14,7 @@ import typer
 from orbitmq.cli.administering import NameServers, administer
 from orbitmq.cli.dead_letters.resending import resend
 from orbitmq.cli.dead_letters.wanted import (
+    LIST,
     NOTHING_FOUND,
     Begin,
     Cause,
@@ -74,7 +75,7 @@ def list_letters(  # a parameter a flag
         return found
 
     rows = administer(namesrv, ask)
-    show_rows(rows, as_json=as_json, empty=f"group {group} has no such dead letters")
+    show_rows(rows, as_json=as_json, empty=asked.none_found)
     if not rows:
         raise typer.Exit(NOTHING_FOUND)
 
@@ -102,7 +103,10 @@ def show(
         show_one(row, as_json=False)
     shown = {str(row[name]) for row in rows for name in ("message_id", "offset_message_id")}
     if missing := [one for one in message_ids if one not in shown]:
-        typer.secho(f"group {group} has no dead letter {', '.join(missing)}", err=True)
+        typer.secho(
+            f"group {group} has no dead letter {', '.join(missing)} (see all: {LIST} {group})",
+            err=True,
+        )
         raise typer.Exit(NOTHING_FOUND)
 
 
@@ -130,9 +134,10 @@ def export(  # a parameter a flag
 
     with _opened(output) as file:
         count = administer(namesrv, lambda admin: run(admin, file))
-    typer.secho(f"{count} dead letters of group {group} exported", dim=True, err=True)
     if not count:
+        typer.secho(asked.none_found, dim=True, err=True)
         raise typer.Exit(NOTHING_FOUND)
+    typer.secho(f"{count} dead letters of group {group} exported", dim=True, err=True)
 
 
 def _list_groups(namesrv: str | None, *, as_json: bool) -> None:

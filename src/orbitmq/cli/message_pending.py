@@ -34,6 +34,9 @@ DueUntil = Annotated[
 ]
 
 
+SEE_PENDING: Final = "see: orbitmq message pending list; nothing was done"
+
+
 class Span(StrEnum):
     """How long the spans of a count are."""
 
@@ -240,7 +243,10 @@ async def _wanted(admin: Admin, message_ids: list[str] | None, chosen: Chosen) -
         found = [
             one for name, address in able.items() async for one in _at(admin, name, address, chosen)
         ]
-        return found + await _scanned(admin, unable, chosen)
+        found += await _scanned(admin, unable, chosen)
+        if not found:
+            raise MessageNotFoundError("no pending message matches", hint=SEE_PENDING)
+        return found
     named: list[Found] = []
     by_id = {one.pending.message_id: one for one in await _scanned(admin, unable, chosen)}
     for message_id in message_ids:
@@ -252,10 +258,7 @@ async def _wanted(admin: Admin, message_ids: list[str] | None, chosen: Chosen) -
         if message_id in by_id:
             found.append(by_id[message_id])
         if not found:
-            raise MessageNotFoundError(
-                f"no message {message_id!r} is pending",
-                hint="see: orbitmq message pending list; nothing was done",
-            )
+            raise MessageNotFoundError(f"no message {message_id!r} is pending", hint=SEE_PENDING)
         named += found[:1]
     return named
 

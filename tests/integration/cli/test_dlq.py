@@ -86,8 +86,10 @@ def test_dead_letters_are_listed_by_group_key_time_and_cause(run: Run) -> None:
     assert [row["message_id"] for row in by_id] == [listed[2]["message_id"]]
     assert len(letters(run, "billing", "--cause", "CUSTOMER 3")) == 2
     assert len(letters(run, "billing", "--from", "5m", "-c", "1")) == 1
-    run("dlq", "list", "billing", "--until", "5m", code=4)
-    run("dlq", "list", "nobody", code=4)
+    none_so_old = run("dlq", "list", "billing", "--until", "5m", code=4).stdout
+    assert "matches (see all: orbitmq dlq list billing)" in none_so_old
+    nobody = run("dlq", "list", "nobody", code=4).stdout
+    assert "nobody has no dead letters (see which groups have some: orbitmq dlq list)" in nobody
     assert "name the group" in str(run("dlq", "list", "--cause", "x", code=1).exception)
 
     shown = run("dlq", "show", "billing", listed[0]["message_id"]).stdout

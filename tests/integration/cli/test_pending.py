@@ -64,3 +64,5 @@ def test_pending_messages_are_chosen_by_topic_and_due_time(run: Run, cluster: Cl
         assert f"late{hours}" in run("message", "tail", "late").stdout
     assert pending() == before + 2
     run("message", "pending", "deliver", "--yes", code=1)
+    none = run("message", "pending", "recall", "-t", "never", code=4)
+    assert "no pending message matches" in str(none.exception)

@@ -73,8 +73,8 @@ def resend(  # noqa: PLR0913  # a parameter a flag
         asked = _resumed(asked, to, noted, progress)
         count, rows = administer(namesrv, lambda admin: _look(admin, asked, to, noted))
         if not count:
-            more = f" left; {noted.sent} were sent before" if noted.sent else ""
-            typer.secho(f"group {group} has no such dead letters{more}", dim=True, err=True)
+            all_sent = f"nothing is left to send; {noted.sent} were sent before"
+            typer.secho(all_sent if noted.sent else asked.none_found, dim=True, err=True)
             raise typer.Exit(NOTHING_FOUND)
         if preview or not (yes or as_json):
             show_rows(rows, as_json=as_json)

@@ -25,6 +25,7 @@ Until = Annotated[str, typer.Option("--until", help="Dead until; a time, like --
 Key = Annotated[str, typer.Option(help="Only with this key or id.")]
 Cause = Annotated[str, typer.Option(help="Only if the cause contains this text.")]
 NOTHING_FOUND: Final = 4
+LIST: Final = "orbitmq dlq list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,14 @@ class Wanted:
     key: str
     cause: str
     ids: frozenset[str] = frozenset()
+    is_narrowed: bool = False
+
+    @property
+    def none_found(self) -> str:
+        """What to say when there are none, and where to look instead."""
+        if self.is_narrowed:
+            return f"no dead letter of group {self.group} matches (see all: {LIST} {self.group})"
+        return f"group {self.group} has no dead letters (see which groups have some: {LIST})"
 
     async def find(self, admin: Admin) -> AsyncIterator[DeadLetter]:
         """Yield them, oldest first in each queue."""
@@ -64,7 +73,15 @@ def wanted(
     """Make it from the flags of a command."""
     now_ms = SystemClock().now_ms()
     begin_ms = parse_moment(begin, now_ms=now_ms) if begin else 0
-    return Wanted(group, begin_ms, parse_moment(until, now_ms=now_ms), key, cause, frozenset(ids))
+    return Wanted(
+        group,
+        begin_ms,
+        parse_moment(until, now_ms=now_ms),
+        key,
+        cause,
+        ids=frozenset(ids),
+        is_narrowed=bool(begin or key or cause or ids) or until != "now",
+    )
 
 
 def letter_row(letter: DeadLetter) -> dict[str, object]:

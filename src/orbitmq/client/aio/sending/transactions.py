@@ -300,7 +300,7 @@ class TransactionProducer(Producer):
         if self._on_transaction is None:
             raise SettingsError(
                 "send_in_transaction needs a local transaction, and the producer has none",
-                hint="make it with on_transaction=, or use: async with producer.transaction(message)",
+                hint="pass on_transaction= to the producer, or use producer.transaction(message)",
             )
         return self._on_transaction
 
