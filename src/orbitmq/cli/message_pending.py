@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nsmallest
@@ -211,16 +212,34 @@ def deliver(  # options of a command
 
     async def run(admin: Admin) -> None:
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
-            for one in found:
+            # A broker of ours brings all forward that have the id.
+            for one in {
+                (each.broker, each.pending.message_id, each.pending.topic): each for each in found
+            }.values():
                 pending = one.pending
                 if one.message is None:
                     await admin.pending.deliver(one.address, pending.message_id, pending.topic)
                 else:
                     await producer.recall(pending.recall_handle)
-                    await producer.send(one.message.as_message(pending.topic))
+                    with _saying_what_is_left(one.message, pending.topic):
+                        await producer.send(one.message.as_message(pending.topic))
                 typer.echo(f"delivered {pending.message_id}")
 
     administer(namesrv, run)
+
+
+@contextmanager
+def _saying_what_is_left(message: ReceivedMessage, topic: str) -> Iterator[None]:
+    """Say how to send a message that was taken back, if that fails, also by Ctrl-C."""
+    try:
+        yield
+    except BaseException:
+        typer.secho(
+            f"{message.message_id} was taken back, and may not have been sent; send it with: "
+            f"orbitmq message resend {message.offset_message_id} --to {topic}",
+            err=True,
+        )
+        raise
 
 
 def _chosen(topic: str, due_from: str, due_until: str) -> Chosen:
@@ -249,7 +268,8 @@ async def _wanted(admin: Admin, message_ids: list[str] | None, chosen: Chosen) -
         return found
     named: list[Found] = []
     by_id = {one.pending.message_id: one for one in await _scanned(admin, unable, chosen)}
-    for message_id in message_ids:
+    for message_id in dict.fromkeys(message_ids):
+        # A send that was tried again may be pending at several brokers.
         found = [
             Found(name, address, pending)
             for name, address in able.items()
@@ -259,7 +279,7 @@ async def _wanted(admin: Admin, message_ids: list[str] | None, chosen: Chosen) -
             found.append(by_id[message_id])
         if not found:
             raise MessageNotFoundError(f"no message {message_id!r} is pending", hint=SEE_PENDING)
-        named += found[:1]
+        named += found
     return named
 
 

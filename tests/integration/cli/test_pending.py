@@ -66,3 +66,22 @@ def test_pending_messages_are_chosen_by_topic_and_due_time(run: Run, cluster: Cl
     run("message", "pending", "deliver", "--yes", code=1)
     none = run("message", "pending", "recall", "-t", "never", code=4)
     assert "no pending message matches" in str(none.exception)
+
+
+def test_a_message_pending_at_two_brokers_is_recalled_and_delivered_at_both(
+    run: Run, cluster: Cluster
+) -> None:
+    run("topic", "create", "doubled", "-q", "1")
+    with Producer("later", namesrv=cluster.namesrv) as producer:
+        for name in ("back", "now"):
+            # As after a send that timed out and was tried again at the other broker.
+            message = Message("doubled", name, delay=timedelta(hours=1))
+            for queue in producer.queues("doubled"):
+                producer.send(message.with_reserved({"UNIQ_KEY": name}), queue=queue)
+
+    recalled = run("message", "pending", "recall", "back", "back").stdout
+    delivered = run("message", "pending", "deliver", "now", "now").stdout
+
+    assert recalled.count("recalled back") == delivered.count("delivered now") == 2
+    assert run("message", "pending", "list", "-t", "doubled", "--json").stdout.strip() == "[]"
+    assert run("message", "tail", "doubled").stdout.count("now") == 2

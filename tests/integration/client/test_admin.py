@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from orbitmq import java_json
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import lag_of
 from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
@@ -20,10 +21,16 @@ from orbitmq.errors import (
 )
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.queues import MessageQueue
+from orbitmq.model.routes import BrokerGroup, ClusterView
+from orbitmq.protocol.codes import RequestCode
+from orbitmq.protocol.command import Command
 from orbitmq.protocol.requests.clients import Heartbeat
+from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
+from orbitmq.transport.rpc_server import RpcServer
 from tests.integration.broker.conftest import heartbeat_body, send_header
 from tests.integration.client.conftest import Cluster
+from tests.integration.transport.serving import LOCAL
 
 
 @pytest.fixture
@@ -376,3 +383,25 @@ async def test_an_admin_client_is_started_once(cluster: Cluster) -> None:
         await admin.start()
     await admin.stop()
     await admin.stop()
+
+
+async def test_transactions_of_brokers_that_cannot_tell_are_not_said_to_be_none() -> None:
+    def view(_: Connection, request: Command) -> Command:
+        address = f"127.0.0.1:{server.port}"
+        group = BrokerGroup(addresses={0: address}, name="broker-j", cluster="c")
+        found = ClusterView(brokers={"broker-j": group}, clusters={"c": ["broker-j"]})
+        return request.reply(body=java_json.encode(found))
+
+    # A name server, and a broker that knows no request of ours.
+    server = RpcServer({RequestCode.GET_BROKER_CLUSTER_INFO: view}, config=LOCAL)
+    await server.start()
+    try:
+        async with Admin(namesrv=f"127.0.0.1:{server.port}") as admin:
+            with pytest.raises(NotSupportedError, match="LIST_TRANSACTIONS"):
+                await admin.transactions.open()
+            with pytest.raises(NotSupportedError, match="LIST_TRANSACTIONS"):
+                await admin.transactions.find("0A")
+            with pytest.raises(NotSupportedError, match="CHECK_TRANSACTIONS"):
+                await admin.transactions.check()
+    finally:
+        await server.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from orbitmq.protocol.requests.transactions import (
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin.reach import Reach
+    from orbitmq.protocol.headers import Header
+
+T = TypeVar("T")
 
 LIMIT: Final = 100
 
@@ -47,14 +50,8 @@ class Transactions:
 
         Each check counts.
         """
-        sent: dict[str, ChecksSent] = {}
         header = CheckTransactions(transaction_id=transaction_id, limit=limit)
-        for name, address in (await self._reach.masters()).items():
-            try:
-                reply = await self._reach.ask(address, header)
-            except NotSupportedError:
-                continue
-            sent[name] = msgspec.json.decode(reply.body, type=ChecksSent)
+        sent = await self._ask_all(header, ChecksSent)
         if transaction_id is not None and not any(
             each.asked + each.without_producer for each in sent.values()
         ):
@@ -62,16 +59,24 @@ class Transactions:
         return sent
 
     async def _pages(self, transaction_id: str | None, limit: int) -> dict[str, TransactionPage]:
-        pages: dict[str, TransactionPage] = {}
         header = ListTransactions(transaction_id=transaction_id, limit=limit)
+        return await self._ask_all(header, TransactionPage)
+
+    async def _ask_all(self, header: Header, kind: type[T]) -> dict[str, T]:
+        """Ask each broker that can tell; raises NotSupportedError if there are others only."""
+        replies: dict[str, T] = {}
+        refusal: NotSupportedError | None = None
         for name, address in (await self._reach.masters()).items():
             try:
                 reply = await self._reach.ask(address, header)
-            except NotSupportedError:
+            except NotSupportedError as error:
                 # Compat: RocketMQ's brokers cannot tell.
-                continue
-            pages[name] = msgspec.json.decode(reply.body, type=TransactionPage)
-        return pages
+                refusal = error
+            else:
+                replies[name] = msgspec.json.decode(reply.body, type=kind)
+        if refusal is not None and not replies:
+            raise refusal
+        return replies
 
 
 def _missing(transaction_id: str) -> TransactionMissingError:
