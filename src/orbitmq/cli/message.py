@@ -37,7 +37,9 @@ _GIVE_UP_MS = 30_000
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Send messages, follow topics, find messages.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Send, follow, find and trace messages; see those not due yet.", no_args_is_help=True
+    )
     group.command("send")(send)
     group.command("resend")(resend)
     group.command("tail")(tail)

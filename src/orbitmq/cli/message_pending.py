@@ -89,7 +89,9 @@ class Found:
 
 def add_to(group: typer.Typer) -> None:
     """Add the commands below `orbitmq message`."""
-    commands = typer.Typer(help="Messages that are not due yet.", no_args_is_help=True)
+    commands = typer.Typer(
+        help="List, count, recall or deliver messages that are not due yet.", no_args_is_help=True
+    )
     commands.command("list")(list_)
     commands.command("count")(count)
     commands.command("recall")(recall)
