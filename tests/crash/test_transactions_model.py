@@ -26,6 +26,7 @@ from orbitmq.broker.transactions.half_messages import (
     marked_offsets,
 )
 from orbitmq.broker.transactions.half_queue import HalfQueue, Progress
+from orbitmq.broker.transactions.marked_ends import MarkedEnds
 from orbitmq.broker.transactions.recovery import recover
 from orbitmq.clock import ManualClock
 from orbitmq.errors import RequestRefusedError
@@ -184,7 +185,11 @@ class TransactionsAndModel(RuleBasedStateMachine):
     @rule()
     def save(self) -> None:
         progress = self.halves.progress()
+        marked_until = self.halves.marked_until()
+        assert marked_until is not None
         self.store.flush()
+        marks = self.store.end_of(HALF_DONE_TOPIC, 0, committed=False)
+        self.marked_ends.save(marked_until, marks)
         self.saved = progress
         self.safe = len(self.records)
 
@@ -264,8 +269,14 @@ class TransactionsAndModel(RuleBasedStateMachine):
         self.recorder = Recorder(self.store, self.records)
         store: Any = self.recorder
         self.halves = HalfQueue(store, clock=self.clock)
+        self.marked_ends = MarkedEnds(self.store, self.root / OWN_FOLDER)
         self.halves.restore(
-            recover(store, halves_from=self.saved.halves, marks_from=self.saved.marks)
+            recover(
+                store,
+                halves_from=self.saved.halves,
+                marks_from=self.saved.marks,
+                marked_until=self.marked_ends.load(),
+            )
         )
         self.store.publish()
 

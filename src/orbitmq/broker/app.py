@@ -417,6 +417,8 @@ class Broker:
             offsets=self.offsets,
             flush_mode=store_config.flush_mode,
             on_committed=self._count_delivered,
+            own_folder=store_config.root.expanduser() / OWN_FOLDER,
+            modes=store_config.modes,
             clock=self._clock,
         )
         timers = Timers(

@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq.clock import ManualClock
+from orbitmq.errors import ConnectionLostError
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
@@ -204,6 +206,49 @@ async def test_a_check_counts_only_if_it_was_sent(site: Site, peer: Peer, group:
 
     assert producer.asked[0].message.properties["TRANSACTION_CHECK_TIMES"] == "1"
     assert site.broker.store.log_end > end_before
+
+
+class Broken:
+    """A connection that breaks when a check is written to it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.tries = 0
+
+    def call_oneway(self, _: Command) -> None:
+        self.tries += 1
+        raise ConnectionLostError(self._connection.address, "it broke")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+async def test_a_check_that_could_not_be_sent_does_not_count_after_a_restart_either(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    image = tmp_path / "image"
+    async with running(tmp_path, clock, **OPTIONS) as site, AsyncExitStack() as stack:
+        producer = await Group(site, stack).join("p1")
+        await producer.peer.make_topic("T")
+        await prepare(producer.peer)
+        producers = site.broker.members.producers["producers"]
+        (client,) = producers.values()
+        broken: Any = Broken(client.connection)
+        client.connection = broken
+        await site.advance_until(lambda: broken.tries >= 2, step_ms=200)
+
+        (half,) = site.broker._transactions.halves.halves.values()
+        assert half.checks == 0
+        assert producer.asked == []
+        crash_image(site, image)
+
+    async with running(image, clock, **OPTIONS) as site, AsyncExitStack() as stack:
+        group = Group(site, stack)
+        second = await group.join("p2")
+        await group.until_asked(second, 1)
+
+        assert second.asked[0].message.properties["TRANSACTION_CHECK_TIMES"] == "1"
 
 
 async def test_a_half_that_is_sent_again_after_a_check_is_another_transaction(

@@ -61,3 +61,25 @@ def test_open_transactions_are_kept_while_the_disk_is_full(tmp_path: Path) -> No
         store._upkeep.round()
         store._upkeep.retain()
         assert store.log_start > 0
+
+
+def test_ends_whose_marks_the_disk_refuses_are_searched_for_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    disk = Disk()
+    with filled(tmp_path, 10, disk) as store:
+        halves = HalfQueue(store, clock=ManualClock(NOON_MS))
+        halves.restore(Recovered())
+        prepare(halves, "A1")
+        assert halves.marked_until() == store.log_end
+
+        disk.used_percent = FILLS_THE_DISK
+        store._upkeep.retain()
+        (half,) = halves.halves.values()
+        halves.end(half)
+        assert halves.marked_until() is None
+
+        disk.used_percent = FORCES_DELETION
+        store._upkeep.retain()
+        halves.store_marks()
+        assert halves.marked_until() == store.log_end

@@ -229,6 +229,10 @@ class HalfQueue:
             self._marks_start += 1
         return Progress(halves, self._marks_start)
 
+    def marked_until(self) -> PhysicalOffset | None:
+        """The end of the log, if every end in it has its mark."""
+        return None if self._unmarked else self._store.log_end
+
     def needed_from(self) -> PhysicalOffset:
         """The log is needed from here on; from any thread.
 

@@ -1,8 +1,9 @@
 """Recovery: finds the open transactions of a store when a broker starts.
 
 An end without a mark is possible: a crash can come between the two, and RocketMQ 5 writes marks up to
-three seconds late. So the real queues of open halves are searched for committed copies, from the
-half on. Since old halves are copied to the end of the log, that search is short.
+three seconds late. So the real queues of open halves are searched for committed copies: from the
+half on, but not below the offset up to which all ends have marks (`marked_ends`), unless some of the
+marks cannot be read.
 
 Threads: any, before the broker starts.
 Crash: nothing is written here.
@@ -54,12 +55,19 @@ class Recovered:
     marks_start: int = 0
     # Halves that have ended without a mark.
     unmarked: list[int] = field(default_factory=list)
+    # Messages of real queues that were read for ends without a mark.
+    searched: int = 0
     # The newest halves that were read, as (hash of the content, first offset).
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_MAX))
 
 
-def recover(store: MessageStore, *, halves_from: int, marks_from: int) -> Recovered:
-    """Find the open halves of a store, from the saved progress of its two queues on."""
+def recover(
+    store: MessageStore, *, halves_from: int, marks_from: int, marked_until: int = 0
+) -> Recovered:
+    """Find the open halves of a store, from the saved progress of its two queues on.
+
+    Ends below the log offset `marked_until` have marks.
+    """
     found = Recovered(marks_start=_clamp(store, HALF_DONE_TOPIC, marks_from))
     ended: set[int] = set()
     for message in _messages(store, HALF_DONE_TOPIC, QUEUE_ID, found.marks_start):
@@ -73,7 +81,10 @@ def recover(store: MessageStore, *, halves_from: int, marks_from: int) -> Recove
     for message in _messages(store, HALF_TOPIC, QUEUE_ID, start):
         half = half_of(message)
         search.note(message, half, found, is_ended=half.offset in ended)
-    committed = _ended_without_mark(store, search)
+    # Without one of its marks, an end is known only by what it ended with.
+    marks_end = store.end_of(HALF_DONE_TOPIC, QUEUE_ID)
+    is_whole = found.marks_start + len(found.marks) == marks_end and -1 not in found.marks
+    committed = _ended_without_mark(store, search, found, marked_until if is_whole else 0)
     for first_offset, half in list(found.open.items()):
         if half.physical_offset in committed:
             del found.open[first_offset]
@@ -84,8 +95,8 @@ def recover(store: MessageStore, *, halves_from: int, marks_from: int) -> Recove
             found.open[first_offset] = msgspec.structs.replace(half, since_ms=since_ms)
     if found.open or found.unmarked:
         log.info(
-            "transactions recovered open=%d ended_without_mark=%d from=%d",
-            len(found.open), len(found.unmarked), start,
+            "transactions recovered open=%d ended_without_mark=%d from=%d searched=%d",
+            len(found.open), len(found.unmarked), start, found.searched,
         )  # fmt: skip
     return found
 
@@ -127,7 +138,9 @@ class _Search:
             self.targets.setdefault(target, half.physical_offset)
 
 
-def _ended_without_mark(store: MessageStore, search: _Search) -> set[int]:
+def _ended_without_mark(
+    store: MessageStore, search: _Search, found: Recovered, marked_until: int
+) -> set[int]:
     """The log offsets of halves that were committed or given up, as far as open ones can be."""
     if not search.targets:
         return set()
@@ -135,12 +148,11 @@ def _ended_without_mark(store: MessageStore, search: _Search) -> set[int]:
     targets[CHECKED_TOO_OFTEN_TOPIC, QUEUE_ID] = min(targets.values())
     ended: set[int] = set()
     for (topic, queue_id), after in targets.items():
-        start = _first_after(store, topic, queue_id, after)
-        ended.update(
-            message.prepared_offset
-            for message in _messages(store, topic, queue_id, start)
-            if _is_end(message, search)
-        )
+        start = _first_after(store, topic, queue_id, max(after, marked_until - 1))
+        for message in _messages(store, topic, queue_id, start):
+            found.searched += 1
+            if _is_end(message, search):
+                ended.add(message.prepared_offset)
     return ended
 
 
