@@ -50,6 +50,7 @@ from orbitmq.protocol.requests.groups import (
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.locking import LockedQueues, QueuesToLock
 from orbitmq.protocol.requests.offsets import ListedQueueOffset, QueueOffsetList, QueueOffsetTable
+from orbitmq.protocol.requests.pending import PendingCounts, PendingMessage, PendingPage
 from orbitmq.protocol.requests.queries import QueueEntries, QueueEntry
 from orbitmq.protocol.requests.relays import (
     ConsumerOffsets,
@@ -494,6 +495,30 @@ OWN: list[Row] = [
     (
         ChecksSent(clients=["c"], asked=1, without_producer=2),
         b'{"clients":["c"],"asked":1,"without_producer":2}',
+        "",
+    ),
+    (
+        PendingPage(
+            messages=[
+                PendingMessage(
+                    message_id="id",
+                    topic="T",
+                    due_ms=1,
+                    stored_ms=2,
+                    keys="k",
+                    body_bytes=3,
+                    recall_handle="h",
+                )
+            ],
+            cursor="4:5",
+        ),
+        b'{"messages":[{"message_id":"id","topic":"T","due_ms":1,"stored_ms":2,"keys":"k",'
+        b'"body_bytes":3,"recall_handle":"h"}],"cursor":"4:5"}',
+        "",
+    ),
+    (
+        PendingCounts(counts=[(1000, 2)], next_ms=3),
+        b'{"counts":[[1000,2]],"next_ms":3}',
         "",
     ),
 ]
