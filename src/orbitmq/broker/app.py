@@ -262,8 +262,8 @@ class Broker:
         self._assemble(config)
         await self._exactly_once.load()
         has_timers = self._store_config().timers_enable
+        await self._timers.open(is_on=has_timers)
         if has_timers:
-            await self._timers.open()
             await self._pending.recover()
         await self._transactions.load()
         self._is_loaded = True
@@ -287,7 +287,7 @@ class Broker:
         closing.push_async_callback(self._delay.stop)
         if has_timers:
             self._timers.start()
-            closing.push_async_callback(self._timers.stop)
+        closing.push_async_callback(self._timers.stop)
         for periodic in self._periodics:
             periodic.start()
             closing.push_async_callback(periodic.stop)

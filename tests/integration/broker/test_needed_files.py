@@ -84,6 +84,56 @@ async def test_a_disk_without_room_deletes_nothing_that_is_pending(
     assert FILE_BYTES <= held <= pending
 
 
+async def test_messages_that_are_pending_are_kept_while_timers_are_off(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, clock, **PRESSED) as site:
+        peer = await site.connect()
+        for topic in ("T", "filler"):
+            await peer.make_topic(topic, read=1, write=1)
+        await _fill(peer, 1)
+        pending = site.broker.store.log_end
+        await send(peer, b"pending", TIMER_DELAY_MS="100000")
+
+    async with running(tmp_path, clock, timerWheelEnable="false", **PRESSED) as site:
+        peer = await site.connect()
+        await _fill(peer, 3)
+        await _deleted_up_to(site, FILE_BYTES)
+        await site.clock.advance(200_000)
+        for _ in range(3):
+            await asyncio.to_thread(site.broker.store.delete_expired)
+        held = site.broker.store.log_start
+        early = await bodies(peer)
+    assert "timers are off" in caplog.text
+    async with running(tmp_path, clock, **PRESSED) as site:
+        peer = await site.connect()
+        await site.stored("T", 0, 1)
+        late = await bodies(peer)
+
+    assert FILE_BYTES <= held <= pending
+    assert (early, late) == ([], [b"pending"])
+
+
+async def test_timers_that_are_off_and_delivered_keep_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, clock, **PRESSED) as site:
+        peer = await site.connect()
+        for topic in ("T", "filler"):
+            await peer.make_topic(topic, read=1, write=1)
+        await send(peer, b"pending", TIMER_DELAY_MS="1000")
+        await site.stored("T", 0, 1)
+
+    async with running(tmp_path, clock, timerWheelEnable="false", **PRESSED) as site:
+        peer = await site.connect()
+        await _fill(peer, 3)
+        await _deleted_up_to(site, 2 * FILE_BYTES)
+
+    assert "timers are off" not in caplog.text
+
+
 async def test_retention_waits_until_a_starting_broker_knows_what_it_needs(tmp_path: Path) -> None:
     clock = ManualClock(SystemClock().now_ms() + DAY_MS)
     async with running(tmp_path, clock, **PRESSED) as site:

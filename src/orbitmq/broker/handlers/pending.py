@@ -64,6 +64,6 @@ class PendingRequests:
         if not self.is_enabled():
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
-                "timers are off, so no message is pending",
+                "timers are off",
                 hint="set timerWheelEnable=true and restart the broker",
             )

@@ -46,6 +46,7 @@ _BATCH: Final = 256
 _SLICE: Final = 64
 _RETRY_MS: Final = 1000
 _NEEDED_BY: Final = "messages that are not due yet hint=orbitmq message pending list shows them"
+_HELD_BY: Final = "messages that are not due yet hint=set timerWheelEnable=true to deliver them"
 
 
 class TimerDelivery:
@@ -77,10 +78,20 @@ class TimerDelivery:
 
     # --- starting and stopping ----------------------------------------------------------------
 
-    async def open(self) -> None:
-        """Recover the timers; nothing is delivered before `start`."""
+    async def open(self, *, is_on: bool = True) -> None:
+        """Recover the timers; nothing is delivered before `start`.
+
+        What is pending keeps its files even if timers are off.
+        """
         await off_loop(self.timers.open)
-        self._store.protect_log_from(self.timers.needed_from, _NEEDED_BY)
+        if is_on:
+            self._store.protect_log_from(self.timers.needed_from, _NEEDED_BY)
+        elif self.timers.has_pending:
+            self._store.protect_log_from(self.timers.needed_from, _HELD_BY)
+            log.warning(
+                "timers are off, and messages that are not due yet are in the store; their files "
+                "are kept hint=set timerWheelEnable=true and restart, to deliver them"
+            )
 
     def start(self) -> None:
         """Deliver from now on."""

@@ -161,6 +161,10 @@ class TimerChains:
         """Whether a slot has a chain."""
         return self._wheel.get(slot_ms) is not None
 
+    def has_after(self, slot_ms: int) -> bool:
+        """Whether any slot after one may have a chain."""
+        return any(block.slot_ms_max > slot_ms for block in self._blocks)
+
     def units(self, slot_ms: int) -> Iterator[ChainUnit]:
         """Read the units of a slot, newest first; raises StoreDamagedError if they are damaged."""
         slot = self._wheel.get(slot_ms)

@@ -273,6 +273,11 @@ class Timers:
         """The time by which messages are due."""
         return self._clock.now_ms()
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether the store has messages that are not delivered, or recalls of such."""
+        return bool(self.behind or self._due.count or self._chains.has_after(self.read_ms))
+
     def count(self, slot_ms: int) -> int:
         """How many messages of a slot are pending, less recalls."""
         return self._due.count if slot_ms == self.read_ms else self._chains.count(slot_ms)
