@@ -73,7 +73,7 @@ CODES_HEAD = """\
 
 Every request code of RocketMQ, who receives it, and whether OrbitMQ supports it. A code that is \
 refused, or planned for later, gets REQUEST_CODE_NOT_SUPPORTED (3) and a remark that says so. Codes \
-21000 to 21099 are OrbitMQ's own. With a Java peer they fail with "this needs an OrbitMQ broker".
+21000 to 21299 are OrbitMQ's own. With a Java peer they fail with "this needs an OrbitMQ broker".
 """
 
 HEAD = """\

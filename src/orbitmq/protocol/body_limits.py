@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from orbitmq.errors import BodyTooLargeError
-from orbitmq.protocol.codes import OWN_CODES, RequestCode, request_name
+from orbitmq.protocol.codes import RequestCode, request_name
 
 _MIB: Final = 1024 * 1024
 BODY_BYTES_MAX: Final = _MIB
 _LISTS_BYTES_MAX: Final = 4 * _MIB
+# Requests of exactly-once writes.
+_EXACTLY_ONCE: Final = range(21_000, 21_100)
 # All options of a broker with their values take 3 KB.
 _OPTIONS_BYTES_MAX: Final = 128 * 1024
 
@@ -41,7 +43,7 @@ _LIMITS: Final[Mapping[int, int]] = {
     RequestCode.RESET_CONSUMER_CLIENT_OFFSET: _LISTS_BYTES_MAX,
     RequestCode.LOCK_BATCH_MQ: _LISTS_BYTES_MAX,
     RequestCode.UNLOCK_BATCH_MQ: _LISTS_BYTES_MAX,
-    **{code: _LISTS_BYTES_MAX for code in OWN_CODES if code not in _UNLIMITED},
+    **{code: _LISTS_BYTES_MAX for code in _EXACTLY_ONCE if code not in _UNLIMITED},
 }
 
 

@@ -14,6 +14,7 @@ from orbitmq.errors import (
     ClusterMissingError,
     MessageNotFoundError,
     NameRuleError,
+    NeedsOrbitError,
     NotSupportedError,
     RemoteError,
     RouteNotFoundError,
@@ -397,11 +398,11 @@ async def test_transactions_of_brokers_that_cannot_tell_are_not_said_to_be_none(
     await server.start()
     try:
         async with Admin(namesrv=f"127.0.0.1:{server.port}") as admin:
-            with pytest.raises(NotSupportedError, match="LIST_TRANSACTIONS"):
+            with pytest.raises(NeedsOrbitError, match="needs an OrbitMQ broker"):
                 await admin.transactions.open()
-            with pytest.raises(NotSupportedError, match="LIST_TRANSACTIONS"):
+            with pytest.raises(NeedsOrbitError, match="needs an OrbitMQ broker"):
                 await admin.transactions.find("0A")
-            with pytest.raises(NotSupportedError, match="CHECK_TRANSACTIONS"):
+            with pytest.raises(NeedsOrbitError, match="needs an OrbitMQ broker"):
                 await admin.transactions.check()
     finally:
         await server.stop()

@@ -42,6 +42,11 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "MOVE_ROWS",
         "LIST_QUERIES",
         "FORGET_QUERY",
+        "LIST_TRANSACTIONS",
+        "CHECK_TRANSACTIONS",
+        "LIST_PENDING",
+        "COUNT_PENDING",
+        "DELIVER_PENDING",
     ]
 
 
