@@ -15,6 +15,7 @@ Crash: it is written once the log is on disk up to the offset, and may lag behin
 
 from __future__ import annotations
 
+import logging
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,8 @@ from orbitmq.store.files.slot_file import SlotFile, block_layout
 if TYPE_CHECKING:
     from orbitmq.model.queues import PhysicalOffset
     from orbitmq.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "transactions"
 _LAYOUTS: Final = (block_layout("qqqI"),)
@@ -47,9 +50,13 @@ class MarkedEnds:
 
     def load(self) -> int:
         """Read the saved offset; 0 if there is none that describes this log."""
-        self._slots = SlotFile(self._path, _LAYOUTS, self._modes)
-        block = self._slots.found[0] if self._slots.found else None
         self.position = 0
+        try:
+            self._slots = SlotFile(self._path, _LAYOUTS, self._modes)
+        except OSError as error:
+            log.warning("file not read, and not written file=%s reason=%s", self._path, error)
+            return 0
+        block = self._slots.found[0] if self._slots.found else None
         if block is not None and block[0] == _FORM:
             _, position, marks, fingerprint = block
             if (
@@ -71,12 +78,12 @@ class MarkedEnds:
 
     def _fingerprint(self, position: int) -> int | None:
         """The checksum of the log before an offset; None if it has no such bytes."""
-        log = self._store.parts.log
-        if not log.start < position <= log.end:
+        commit_log = self._store.parts.log
+        if not commit_log.start < position <= commit_log.end:
             return None
-        file = log.file_at(position - 1)
+        file = commit_log.file_at(position - 1)
         if file is None:
             return None
         size = min(position - file.first_offset, _COMPARED_BYTES)
-        content = log.pread(position - size, size)
+        content = commit_log.pread(position - size, size)
         return None if content is None else zlib.crc32(content)

@@ -99,3 +99,13 @@ def test_the_file_of_a_newer_version_is_replaced(tmp_path: Path) -> None:
 
         assert ends_of(store).load() == 0
         assert saved(store) == ends_of(store).load()
+
+
+def test_a_file_that_cannot_be_read_is_done_without(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        fill(store)
+        (tmp_path / OWN_FOLDER / FILE_NAME).mkdir()
+
+        saved(store)
+
+        assert ends_of(store).load() == 0
