@@ -218,6 +218,22 @@ async def test_a_handle_that_names_nothing_pending_recalls_nothing(site: Site, p
     assert (reply.code, await bodies(peer)) == (ResponseCode.SUCCESS, [b"body"])
 
 
+@pytest.mark.usefixtures("topic")
+async def test_a_clock_set_forward_delivers_what_is_due_within_a_second(
+    site: Site, peer: Peer
+) -> None:
+    await send(peer, TIMER_DELAY_MS=str(DAY_MS // 24))
+    await taken_in(site)
+
+    site.clock.adjust(DAY_MS // 24)
+    await site.clock.advance(1000)
+    await site.stored("T", 0, 1)
+    site.clock.adjust(-DAY_MS // 24)
+    await site.clock.advance(3000)
+
+    assert await bodies(peer) == [b"body"]
+
+
 class TestWithoutRecall:
     @pytest.fixture
     def options(self) -> dict[str, str]:

@@ -121,7 +121,8 @@ class PendingTimers:
         return sorted(counts.items()), slot_ms + 1
 
     def _last_ms(self) -> int:
-        return floor(self.timers.now_ms()) + AHEAD_MS_MAX + PRECISION_MS
+        now_ms = max(floor(self.timers.now_ms()), self.timers.read_ms)
+        return now_ms + AHEAD_MS_MAX + PRECISION_MS
 
     def _recall_down_to(self, place: Place) -> None:
         """Know the recalls of a slot above a place; the next page of a list knows them already."""

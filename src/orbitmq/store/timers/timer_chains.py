@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import StoreDamagedError
 from orbitmq.store.timers.fast_forms import load_units
-from orbitmq.store.timers.layout import NOWHERE, RECALL, UNIT, Slot, floor
+from orbitmq.store.timers.layout import AHEAD_MS_MAX, NOWHERE, RECALL, UNIT, Slot, floor
 from orbitmq.store.timers.timer_log import FOLDER, TimerLog
 from orbitmq.store.timers.timer_wheel import FILE_NAME, TimerWheel
 from orbitmq.store.timers.unit_runs import ChainUnit
@@ -137,7 +137,9 @@ class TimerChains:
         `record` has physical offset, size and hash of the real topic.
         """
         slot = None if starts_chain else self._wheel.get(slot_ms)
-        written_ms = floor(self._clock.now_ms())
+        # The delay has 32 bits; a clock that was set by weeks must not exceed them.
+        now_ms = floor(self._clock.now_ms())
+        written_ms = min(max(now_ms, slot_ms - AHEAD_MS_MAX), slot_ms + AHEAD_MS_MAX)
         position = self._log.append(
             UNIT.pack(
                 UNIT.size,

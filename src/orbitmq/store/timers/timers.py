@@ -236,6 +236,8 @@ class Timers:
         self._chains.clear()
         self._due, self._recalled = DueSlot(), set()
         done_ms = self.read_ms
+        # After the clock was set back, what came late may be due long before the read time.
+        late_ms = min(done_ms, floor(self._clock.now_ms())) - _LATE_MS_MAX
         self.read_ms = max(self.read_ms, floor(self._clock.now_ms()) - AHEAD_MS_MAX)
         self._cursor = _BEGINNING
         number = int(self._store.start_of(TIMER_TOPIC, 0))
@@ -250,7 +252,7 @@ class Timers:
                     continue
                 if slot_ms <= done_ms:
                     # Part of this slot is delivered, and what came late for others is in it.
-                    if slot_ms < max(done_ms - _LATE_MS_MAX, self._ours_from_ms):
+                    if slot_ms < max(late_ms, self._ours_from_ms):
                         continue
                     if known is None:
                         known = delivered_since(self._store.parts.log, offset)
@@ -333,7 +335,8 @@ class Timers:
         due_ms = due_ms_of(message, slot_ms)
         key = recall_key_of(message)
         magic = KEEP if key is None else KEEP | RECALL
-        farthest_ms = floor(self._clock.now_ms()) + AHEAD_MS_MAX
+        # After the clock was set back, slots up to the read time are over although it is earlier.
+        farthest_ms = max(floor(self._clock.now_ms()), self.read_ms) + AHEAD_MS_MAX
         due_in_slot_ms = due_ms - slot_ms
         if slot_ms > farthest_ms:
             slot_ms, due_in_slot_ms = farthest_ms, 0

@@ -1,4 +1,4 @@
-"""Timers against a model: any order of sends, recalls, deliveries, saves, stops and kills."""
+"""Timers against a model: any order of sends, recalls, deliveries, saves, stops, kills, clock jumps."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ class TimerModel(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.lives = 0
+        # By how much the clock was set back in all.
+        self.back_ms = 0
         self.clock = ManualClock(NOW_MS)
         self.timers = TimerStore(self.folder / "0", self.clock)
         self.due: dict[str, int] = {}
@@ -41,13 +43,19 @@ class TimerModel(RuleBasedStateMachine):
     @rule(number=st.integers(0, 20))
     def recall(self, number: int) -> None:
         name = f"m{number}"
-        if name in self.due and slot_of(self.due[name]) >= self.clock.now_ms():
+        is_pending = name in self.due and name not in self.delivered_at
+        if is_pending and slot_of(self.due[name]) >= self.clock.now_ms():
             self.timers.recall(name, self.due[name])
             self.recalled.add(name)
 
     @rule(passed_ms=st.sampled_from([1, 300, 999, 1000, 5000, 50_000]))
     def wait(self, passed_ms: int) -> None:
         self.clock.adjust(passed_ms)
+
+    @rule(back_ms=st.sampled_from([700, 3000, 3_600_000]))
+    def set_clock_back(self, back_ms: int) -> None:
+        self.clock.adjust(-back_ms)
+        self.back_ms += back_ms
 
     @rule(count_max=st.integers(1, 100))
     def deliver(self, count_max: int) -> None:
@@ -77,7 +85,8 @@ class TimerModel(RuleBasedStateMachine):
 
     @rule()
     def deliver_all(self) -> None:
-        self.clock.adjust(100_000)
+        self.clock.adjust(100_000 + self.back_ms)
+        self.back_ms = 0
         self.deliver(1000)
         assert set(self.delivered_at) == set(self.due) - self.recalled, "lost"
 
