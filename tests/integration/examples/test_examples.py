@@ -28,12 +28,18 @@ SHOWN = {
     ],
     "poll_asyncio": ["order 1", "order 2", "order 3"],
     "pull_by_hand": ["queue 0 is read up to", "20 messages"],
+    "request_reply": ["a chair costs 12.50"],
     "send": ["OK "],
     "send_accumulated": ["500 messages stored"],
     "send_asyncio": ["100 messages in 4 queues"],
+    "send_at_a_time": ["taken back: True", "'pay your order' after "],
     "send_batch": ["OK: offsets 0 to 9"],
     "send_callbacks": ["stored "],
     "send_delayed": ["'pay your order' after "],
+    "send_in_transaction": [
+        "order 7: the card was refused, rolled back",
+        "delivered: order 8 is paid",
+    ],
     "send_oneway": ["on their way"],
     "send_ordered": ["7 shipped queue 3 offset 2", "8 shipped queue 0 offset 2", "first queue:"],
 }

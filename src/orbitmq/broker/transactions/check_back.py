@@ -67,6 +67,8 @@ _QUEUE_ID_MAX: Final = 2**31 - 1
 # properties of a copy.
 _CHECK_BYTES: Final = 2048
 _IDS_IN_CHECK: Final = 2
+# A character of an id may become two escapes of six bytes in the JSON of the header.
+_CHARACTER_BYTES_MAX: Final = 12
 
 
 class _Step(Enum):
@@ -212,7 +214,8 @@ class CheckBack:
         if producer is None:
             return None
         unique_id = message.properties.get(property_names.UNIQUE_ID, "")
-        frame_bytes = half.record_bytes + _CHECK_BYTES + _IDS_IN_CHECK * len(unique_id)
+        ids_bytes = _IDS_IN_CHECK * _CHARACTER_BYTES_MAX * len(unique_id)
+        frame_bytes = half.record_bytes + _CHECK_BYTES + ids_bytes
         if frame_bytes > producer.connection.frame_bytes_max:
             log.warning(
                 "transaction not checked offset=%d bytes=%d reason=too large for a frame "

@@ -252,7 +252,7 @@ class Producer(TracedClient):
             clock=self._clock,
         )
 
-    async def recall(self, handle: str, *, timeout_ms: float | None = None) -> str:
+    async def recall(self, handle: str | None, *, timeout_ms: float | None = None) -> str:
         """Take back a message that is not due yet; returns its id.
 
         A message that was delivered already stays delivered. The broker must allow it: RocketMQ's
