@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from typer.testing import CliRunner
 
+from orbitmq.cli.main import command_for
 from orbitmq.client import Message
+from tests.interop.command_lines import PATIENT
 from tests.interop.drivers import NOTHING_CONSUMED, JavaDriver
+from tests.interop.peers import NameServer
 from tests.interop.python_trials import Trial, numbered, sorted_bodies
 from tests.interop.timeouts import CLIENT_TIMEOUT_S
 from tests.waiting import beside, until_reached
@@ -132,3 +136,14 @@ async def test_messages_are_found(trial: Trial, drivers: Callable[[str], JavaDri
             timeout_s=PROGRESS_TIMEOUT_S,
             what=f"found by {key}",
         )
+
+
+@pytest.mark.usefixtures("brokers")
+def test_official_brokers_without_timers_have_no_pending_messages(
+    name_servers: dict[str, NameServer],
+) -> None:
+    line = ["message", "pending", "list", "-n", name_servers["official"].address]
+
+    result = CliRunner(env=PATIENT).invoke(command_for(line), line)
+
+    assert (result.exit_code, result.stdout.strip()) == (0, "no message is pending")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orbitmq.clock import SystemClock
+from orbitmq.errors import RouteNotFoundError
 from orbitmq.model import property_names
 from orbitmq.model.names import TIMER_TOPIC
 from orbitmq.model.recall_handles import RecallHandle
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
 
 
 async def scanned(admin: Admin) -> list[tuple[PendingMessage, ReceivedMessage]]:
-    """Read the timer topic of all brokers."""
+    """Read the timer topic of all brokers; none has it if none has timers, as in RocketMQ 4."""
+    try:
+        return await _scanned(admin)
+    except RouteNotFoundError:
+        return []
+
+
+async def _scanned(admin: Admin) -> list[tuple[PendingMessage, ReceivedMessage]]:
     now_ms = SystemClock().now_ms()
     found: dict[tuple[str, str, str], tuple[PendingMessage, ReceivedMessage]] = {}
     async for message in admin.messages.between(TIMER_TOPIC, 0, now_ms):
