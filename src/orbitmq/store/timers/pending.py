@@ -1,7 +1,9 @@
 """Messages that are not due yet: by second, page by page, and counted.
 
-A page reads at most `UNITS_MAX` units of the timer log, so its cost has a bound however many
-messages are pending. Within a second it has the newest messages first, as the timer log does.
+A page reads about `UNITS_MAX` units of the timer log at most, so its cost has a bound however many
+messages are pending. Within a second it has the newest messages first, as the timer log does. So a
+page that begins inside a second needs the recalls above its place: those that the last pages found
+are kept; else they are looked for first, which may take several pages without messages.
 
 Threads: one at a time, and none that changes the timers meanwhile.
 """
@@ -25,8 +27,9 @@ _RUN_UNITS: Final = 512
 UNITS_MAX: Final = 4096
 # Seconds with messages that one count looks at.
 _SLOTS_MAX: Final = 20_000
-# The recalls of one second that are remembered for the next page.
+# The recalls of one second that are remembered for the next page, and of how many lists.
 _RECALLS_MAX: Final = 100_000
+_LISTS_MAX: Final = 4
 _TOP: Final = -1
 
 
@@ -45,37 +48,56 @@ class Page(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
+class _Walk:
+    """The recalls of a slot above a position."""
+
+    position: int = _TOP
+    recalled: set[str] = field(default_factory=set)
+
+    def is_above(self, place: Place) -> bool:
+        """Whether units above a place of its slot are still to be read."""
+        return place.position != _TOP and (self.position == _TOP or self.position > place.position)
+
+
+@dataclass(slots=True, eq=False)
 class PendingTimers:
     """Reads what is pending in a store."""
 
     store: MessageStore
     timers: Timers
-    # Recalls found above the place where the last page ended.
-    _place: Place = field(default=Place(-1), init=False)
-    _recalled: set[str] = field(default_factory=set, init=False)
+    # What was found above the places where the last pages ended.
+    _walks: dict[Place, _Walk] = field(default_factory=dict, init=False)
 
     def page(self, place: Place, until_ms: int, count_max: int) -> Page:
         """Read messages of the slots from a place on, up to a due time."""
         found: list[tuple[int, StoredMessage]] = []
         chains, units_left = self.timers.chains, UNITS_MAX
         place = max(place, Place(self.timers.read_ms))
+        walk = self._walks.pop(place, None) or _Walk()
         last_ms = min(slot_of(until_ms), self._last_ms())
         while place.slot_ms <= last_ms:
             if place.position == _TOP:
                 slot_ms = chains.next_slot(place.slot_ms, last_ms)
                 if slot_ms is None:
                     break
-                place = Place(slot_ms)
-            self._recall_down_to(place)
-            units, following = chains.run(place.slot_ms, place.position, _RUN_UNITS)
-            found += self._pending(place.slot_ms, units)
+                place, walk = Place(slot_ms), _Walk()
+            is_above = walk.is_above(place)
+            begin = walk.position if is_above else place.position
+            units, following = chains.run(place.slot_ms, begin, _RUN_UNITS)
             units_left -= max(len(units), 1)
-            if following >= 0:
-                place = Place(place.slot_ms, following)
+            self._note_recalls(units, walk.recalled)
+            if is_above:
+                # A run may end below the place.
+                walk.position = max(following, place.position)
             else:
-                place = Place(place.slot_ms + PRECISION_MS)
-            self._place = place
+                found += self._pending(place.slot_ms, units, walk.recalled)
+                walk.position = following
+                if following >= 0:
+                    place = Place(place.slot_ms, following)
+                else:
+                    place = Place(place.slot_ms + PRECISION_MS)
             if len(found) >= count_max or units_left <= 0:
+                self._keep(place, walk)
                 return Page(found, place)
         return Page(found, None)
 
@@ -124,29 +146,24 @@ class PendingTimers:
         now_ms = max(floor(self.timers.now_ms()), self.timers.read_ms)
         return now_ms + AHEAD_MS_MAX + PRECISION_MS
 
-    def _recall_down_to(self, place: Place) -> None:
-        """Know the recalls of a slot above a place; the next page of a list knows them already."""
-        if place == self._place and place.position != _TOP:
+    def _keep(self, place: Place, walk: _Walk) -> None:
+        if place.position == _TOP:
             return
-        self._recalled = set()
-        position = _TOP if place.position != _TOP else None
-        while position is not None and (position == _TOP or position > place.position):
-            units, following = self.timers.chains.run(place.slot_ms, position, _RUN_UNITS)
-            self._note_recalls(units)
-            position = following if following >= 0 else None
+        if len(self._walks) >= _LISTS_MAX:
+            del self._walks[next(iter(self._walks))]
+        self._walks[place] = walk
 
-    def _note_recalls(self, units: list[tuple[int, int, int, int]]) -> None:
+    def _note_recalls(self, units: list[tuple[int, int, int, int]], recalled: set[str]) -> None:
         for _, offset, magic, _ in units:
-            if magic & RECALL and len(self._recalled) < _RECALLS_MAX:
+            if magic & RECALL and len(recalled) < _RECALLS_MAX:
                 message = self.store.message_at(offset)
                 key = recall_key_of(message) if message is not None else None
                 if key is not None:
-                    self._recalled.add(key)
+                    recalled.add(key)
 
     def _pending(
-        self, slot_ms: int, units: list[tuple[int, int, int, int]]
+        self, slot_ms: int, units: list[tuple[int, int, int, int]], recalled: set[str]
     ) -> list[tuple[int, StoredMessage]]:
-        self._note_recalls(units)
         found: list[tuple[int, StoredMessage]] = []
         now_ms = self.timers.now_ms()
         offsets = sorted(offset for _, offset, magic, _ in units if not magic & RECALL)
@@ -158,7 +175,7 @@ class PendingTimers:
             is_pending = (
                 due_ms > now_ms
                 and not self.timers.is_delivered(message, slot_ms)
-                and self._recalled.isdisjoint(keys_of(message) or ())
+                and recalled.isdisjoint(keys_of(message) or ())
             )
             if is_pending:
                 found.append((due_ms, message))
