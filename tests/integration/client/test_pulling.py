@@ -83,6 +83,22 @@ async def test_the_next_pull_goes_to_the_suggested_broker_and_commits_nothing_at
     assert to_master.commit_offset >= 4
 
 
+async def test_pulls_of_an_ordered_consumer_commit_nothing(
+    cluster: Cluster, topic: str, group: str, pulls: Pulls
+) -> None:
+    await cluster.make_topic(topic, queues=1)
+    seen = Seen()
+    consumer = consumer_of(cluster, group, on_message=seen.awaited, ordered=True)
+    consumer.subscribe(topic)
+    async with consumer:
+        for number in range(1, 4):
+            await send(cluster, topic, b"%d" % number)
+            await seen.count(number)
+
+    assert {header.commit_offset for header in pulls.headers} == {0}
+    assert not any(header.system_flag & PullFlag.COMMIT_OFFSET for header in pulls.headers)
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -132,7 +132,9 @@ class PushMember:
             flow=FlowControl(_flow_limits(options, ordered=ordered)),
             speeds=self._speeds,
             needs_locks=self._needs_locks,
-            commits=self._model != BROADCASTING,
+            # Compat: official brokers process pulls and commits in different threads. The offset of
+            # a pull can overwrite the last commit of a queue that another member takes now.
+            commits=self._model != BROADCASTING and not self._needs_locks,
             on_messages=self._consume,
             on_moved=self._restart_at,
         )
