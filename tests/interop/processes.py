@@ -19,6 +19,7 @@ from tests.waiting import wait_until
 TAIL_LINES = 40
 # Far above what a server takes for its goodbye: one that is killed leaves something unsaved.
 _STOP_TIMEOUT_S = 120
+_FAILED_MAIN = 'Exception in thread "main"'
 
 _alive: dict[int, ChildProcess] = {}
 
@@ -87,12 +88,16 @@ class ChildProcess:
         return self._popen is not None and self._popen.poll() is None
 
     def wait_printed(self, text: str, *, timeout_s: float) -> None:
-        """Return once the process has printed `text`; fail at once when it ends before."""
+        """Return once the process has printed `text`; fail at once when it ends before.
+
+        A Java program whose `main` failed counts as ended, though its other threads go on.
+        """
 
         def printed() -> bool:
-            if text in self.console.read_text(errors="replace"):
+            console = self.console.read_text(errors="replace")
+            if text in console:
                 return True
-            if not self.is_running():
+            if not self.is_running() or _FAILED_MAIN in console:
                 raise ChildProcessError(f"{self.name} ended at start\n{self.tail()}")
             return False
 

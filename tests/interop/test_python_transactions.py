@@ -23,6 +23,8 @@ pytestmark = pytest.mark.interop
 FAST_CHECKS = {
     "transactionTimeOut": "100",
     "transactionCheckInterval": "1000",
+    # After the usual 15, a transaction would be given up while a slow broker stops.
+    "transactionCheckMax": "1000",
     "transactionOpBatchInterval": "100",
 }
 OUR_CHECKS = {name: value for name, value in FAST_CHECKS.items() if "OpBatch" not in name}

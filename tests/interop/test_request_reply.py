@@ -16,6 +16,8 @@ from tests.waiting import beside
 
 pytestmark = pytest.mark.interop
 
+# Long enough for a broker to store a request, on a machine that stands still for a while.
+LATE_MS = 6000
 BODIES = ["one", "żółć 🚀", "x" * 20_000]
 
 
@@ -108,11 +110,11 @@ async def test_a_replier_learns_that_its_reply_is_late(
         trial.site.name_server,
         trial.topic,
         group=f"{trial.group}-java",
-        pause_ms=3000,
+        pause_ms=LATE_MS,
     )
 
     with pytest.raises(RequestTimeoutError, match="a broker has stored the request"):
-        await producer.request(Message(trial.topic, "hello"), timeout_ms=2000)
+        await producer.request(Message(trial.topic, "hello"), timeout_ms=LATE_MS - 1000)
     (request,) = await inbox.wait(1)
     with pytest.raises(ReplyNotDeliveredError, match="push reply message to"):
         await producer.reply(request, "late")

@@ -272,7 +272,7 @@ def test_a_killed_store_changes_hands_and_loses_no_timer(chain: TimerChain) -> N
 
 @pytest.mark.scenario("chain", "timers of Python, listed, recalled; killed, then ours")
 def test_timers_of_a_killed_official_broker_are_delivered_by_both(chain: TimerChain) -> None:
-    spread = [2 + number * 0.6 for number in range(20)]
+    spread = [2 + number * 0.9 for number in range(20)]
     official = chain.official(window_s=6)
     official.create_topic("T", queues=1)
     ids = asyncio.run(chain.send_at("official", spread, recalled=3))

@@ -116,7 +116,9 @@ func openReplier(raw json.RawMessage) (any, error) {
 				// It drops the body that it is given.
 				message.Body = []byte("re: " + string(request.Body))
 				message.WithProperty("replier", "go")
-				_, err = replying.SendSync(context.Background(), message)
+				ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+				_, err = replying.SendSync(ctx, message)
+				cancel()
 			}
 			if err != nil {
 				kept.keeping.Lock()
