@@ -93,9 +93,9 @@ class Ending:
 
     async def _durability(self, end: PhysicalOffset) -> StoreDurability:
         self._store.publish()
-        self._store.request_flush()
         if not self._is_sync:
             return StoreDurability.MEMORY
+        self._store.request_flush()
         return await self._confirmations.wait_for_disk(end)
 
     async def _read(self, asked: EndTransaction) -> StoredMessage:
