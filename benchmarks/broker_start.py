@@ -104,6 +104,7 @@ def held(broker: BrokerUnderLoad) -> dict[str, float]:
     memory = process.memory_full_info()
     return {
         "private_mib": memory.uss / MIB,
+        "anonymous_mib": (memory.rss - memory.shared) / MIB,
         "resident_mib": memory.rss / MIB,
         "open_files": process.num_fds(),
         "mappings": len(Path(f"/proc/{broker.pid}/maps").read_text().splitlines()),

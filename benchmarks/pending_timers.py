@@ -6,8 +6,8 @@ Steps: start on an empty folder; send messages that are due in hours; send a few
 seconds, while those are pending; stop and start again; kill the broker and start it again; and a few
 that are due in seconds once more.
 
-A broker has started once it answers a request. Memory is what only its process holds (its private
-part), and beside it all that is resident, which counts pages of mapped files too.
+A broker has started once it answers a request. Anonymous memory is what its process holds without
+mapped files. Resident memory counts them too: the log that was just written is among them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COLUMNS: Final = {
     "cpu_us": ("CPU µs/message", 1),
     "seconds": ("start s", 2),
     "cpu_seconds": ("CPU s", 2),
-    "private_mib": ("private MiB", 0),
+    "anonymous_mib": ("anonymous MiB", 0),
     "resident_mib": ("resident MiB", 0),
     "late_p50_ms": ("late p50 ms", 1),
     "late_p99_ms": ("p99", 1),
