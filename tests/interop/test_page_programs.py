@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from tests.interop.page_programs import (
     java_main,
     runnable,
 )
-from tests.interop.peers import OurCluster
+from tests.interop.peers import OurCluster, StartOurCluster
 from tests.interop.processes import ChildProcess
 
 pytestmark = pytest.mark.interop
@@ -35,14 +35,9 @@ TIMED_OUT = re.compile(r"time(d )?-?out|deadline exceeded", re.IGNORECASE)
 
 
 @pytest.fixture
-def cluster(request: pytest.FixtureRequest, program: PageProgram) -> OurCluster:
-    """Where a program runs: the shared cluster, unless it needs options of its own."""
-    made: OurCluster
-    if program.options:
-        start: Callable[..., OurCluster] = request.getfixturevalue("start_our_cluster")
-        made = start(**program.options)
-    else:
-        made = request.getfixturevalue("our_cluster")
+def cluster(start_our_cluster: StartOurCluster, program: PageProgram) -> OurCluster:
+    """A cluster for one program: those of other pages use the same topics and groups."""
+    made = start_our_cluster(brokers=1, **program.options)
     for topic in program.topics:
         made.broker.create_topic(topic)
     if program.messages:
