@@ -25,7 +25,7 @@ from orbitmq.cli.dead_letters.wanted import (
     wanted,
 )
 from orbitmq.cli.message_output import message_row
-from orbitmq.cli.output import AsJson, show_json, show_one, show_rows, time_text
+from orbitmq.cli.output import AsJson, counted, show_json, show_one, show_rows, time_text
 from orbitmq.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def export(  # a parameter a flag
     if not count:
         typer.secho(asked.none_found, dim=True, err=True)
         raise typer.Exit(NOTHING_FOUND)
-    typer.secho(f"{count} dead letters of group {group} exported", dim=True, err=True)
+    typer.secho(f"{counted(count, 'dead letter')} of group {group} exported", dim=True, err=True)
 
 
 def _list_groups(namesrv: str | None, *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from orbitmq.cli.administering import NameServers, Yes, administer, client_keywords, confirm
 from orbitmq.cli.moments import parse_moment
-from orbitmq.cli.output import AsJson, show_rows, time_text
+from orbitmq.cli.output import AsJson, counted, show_rows, time_text
 from orbitmq.cli.pending_scan import scanned
 from orbitmq.client.aio import Producer
 from orbitmq.clock import SystemClock
@@ -183,7 +183,7 @@ def recall(  # options of a command
     chosen = _chosen(topic, due_from, due_until)
     found = administer(namesrv, lambda admin: _wanted(admin, message_ids, chosen))
     if not message_ids:
-        confirm(f"Take back {len(found)} messages?", yes=yes)
+        confirm(f"Take back {counted(len(found), 'message')}?", yes=yes)
 
     async def run(_: Admin) -> None:
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
@@ -210,7 +210,7 @@ def deliver(  # options of a command
     chosen = _chosen(topic, due_from, due_until)
     found = administer(namesrv, lambda admin: _wanted(admin, message_ids, chosen))
     if not message_ids:
-        confirm(f"Deliver {len(found)} messages now?", yes=yes)
+        confirm(f"Deliver {counted(len(found), 'message')} now?", yes=yes)
 
     async def run(admin: Admin) -> None:
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:

@@ -9,7 +9,7 @@ import typer
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, group_config
 from orbitmq.cli.completion import Group, Topic
 from orbitmq.cli.moments import parse_moment
-from orbitmq.cli.output import AsJson, Row, show_rows
+from orbitmq.cli.output import AsJson, Row, counted, show_rows
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.offsets import END_OF_QUEUE, OffsetMove
 from orbitmq.clock import SystemClock
@@ -84,7 +84,7 @@ def reset(
         return
     again, skipped = sum(one.consumed_again for one in moves), sum(one.skipped for one in moves)
     confirm(
-        f"move {group} so that it consumes {again} messages again and skips {skipped}?",
+        f"move {group} so that it consumes {counted(again, 'message')} again and skips {skipped}?",
         yes=yes,
     )
     moved = administer(

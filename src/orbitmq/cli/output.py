@@ -104,6 +104,11 @@ def as_table(rows: Sequence[Row]) -> Table:
     return table
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, in the singular for one; for nouns whose plural ends in s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def time_text(timestamp_ms: int) -> str:
     """A time in the local zone; empty if there is none, the number if it is out of range."""
     if timestamp_ms <= 0:

@@ -9,7 +9,7 @@ import typer
 from orbitmq.cli import topic_details
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, users_topics
 from orbitmq.cli.completion import Topic
-from orbitmq.cli.output import AsJson, show_rows, time_text
+from orbitmq.cli.output import AsJson, counted, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.topics import NEW_TOPIC_QUEUES
 from orbitmq.errors import RouteNotFoundError
@@ -184,7 +184,8 @@ def create(  # noqa: PLR0913  # a parameter a flag
     if existing and queues is None:
         typer.echo(f"topic {topic} is changed on {', '.join(brokers)}")
     else:
-        typer.echo(f"topic {topic} has {queues or NEW_TOPIC_QUEUES} queues on {', '.join(brokers)}")
+        number = counted(queues or NEW_TOPIC_QUEUES, "queue")
+        typer.echo(f"topic {topic} has {number} on {', '.join(brokers)}")
 
 
 async def _existing(
@@ -208,7 +209,7 @@ def delete(
     """Delete a topic with all its messages."""
     bounds = administer(namesrv, lambda admin: admin.topics.bounds(topic), topic=topic)
     count = sum(one.max_offset - one.min_offset for one in bounds.values())
-    confirm(f"delete topic {topic} with its {count} messages?", yes=yes)
+    confirm(f"delete topic {topic} with its {counted(count, 'message')}?", yes=yes)
     brokers = administer(namesrv, lambda admin: admin.topics.delete(topic, cluster=cluster))
     typer.echo(f"topic {topic} is deleted on {', '.join(brokers)}")
 

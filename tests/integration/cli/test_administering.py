@@ -30,6 +30,8 @@ def rows(result: Result) -> list[dict[str, object]]:
 
 def test_a_topic_is_created_described_and_deleted(run: Run) -> None:
     assert "3 queues on broker-a, broker-b" in run("topic", "create", "orders", "-q", "3").stdout
+    one_queue = run("topic", "create", "narrow", "-q", "1", "-b", "broker-a").stdout
+    assert one_queue == "topic narrow has 1 queue on broker-a\n"
     run("message", "send", "orders", "hello")
 
     listed = shown(run("topic", "list", "--json"))
@@ -47,7 +49,7 @@ def test_a_topic_is_created_described_and_deleted(run: Run) -> None:
     assert "max offset" in run("topic", "stats", "orders").stdout
     assert "no group consumes it" in run("topic", "groups", "orders").stdout
     assert "nothing was done" in run("topic", "delete", "orders", code=5, typed="n\n").stdout
-    assert "its 1 messages" in run("topic", "delete", "orders", typed="y\n").stdout
+    assert "its 1 message?" in run("topic", "delete", "orders", typed="y\n").stdout
     assert "orders" not in run("topic", "list").stdout
 
 
