@@ -18,6 +18,7 @@ from orbitmq.client.keywords import ClientKeywords
 from orbitmq.errors import (
     GroupMissingError,
     RemoteError,
+    RouteNotFoundError,
     SettingsError,
     TopicBrokersMissingError,
     TopicMissingError,
@@ -154,9 +155,21 @@ async def users_topics(admin: Admin, *, cluster: str | None = None) -> list[str]
     ]
 
 
-async def _missing(admin: Admin, topic: str) -> TopicMissingError:
+async def require_target(admin: Admin, topic: str) -> None:
+    """Raise if there is no such topic to send to: a send would create one that is misspelt."""
+    try:
+        await admin.topics.route(topic)
+    except TopicBrokersMissingError:
+        raise
+    except RouteNotFoundError as error:
+        raise await _missing(admin, topic, may_be_new=True) from error
+
+
+async def _missing(admin: Admin, topic: str, *, may_be_new: bool = False) -> TopicMissingError:
     nearest = difflib.get_close_matches(topic, await admin.topics.names(), n=1)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"create it: orbitmq topic create {topic}"
+    hint = f"create it: orbitmq topic create {topic}"
+    if nearest:
+        hint = f"did you mean {nearest[0]}?" + (f" If not, {hint}" if may_be_new else "")
     return TopicMissingError(f"there is no topic {topic!r}", hint=hint)
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli import message_pending, message_trace, message_trials
-from orbitmq.cli.administering import NameServers, administer, client_keywords
+from orbitmq.cli.administering import NameServers, administer, client_keywords, require_target
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.message_output import message_row, print_message, print_sent
 from orbitmq.cli.moments import parse_moment
@@ -116,6 +116,8 @@ def resend(
     """Send copies of stored messages, such as dead letters; delays are not repeated."""
 
     async def run(admin: Admin) -> None:
+        if to:
+            await require_target(admin, to)
         found = [await admin.messages.by_id(one, topic=topic) for one in message_ids]
         async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
             for message in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -195,6 +196,17 @@ def test_a_typo_in_a_name_gets_the_nearest(stocked: Run, line: str, meant: str) 
     result = stocked(*line.split(), code=4)
 
     assert f"did you mean {meant}?" in str(result.exception)
+
+
+def test_a_copy_is_not_sent_to_a_topic_that_does_not_exist(stocked: Run) -> None:
+    sent = json.loads(stocked("message", "send", "payments", "paid", "--json").stdout)
+
+    refused = stocked("message", "resend", sent["message_id"], "-t", "payments", "--to", "paymets",
+                      code=4)  # fmt: skip
+
+    assert "there is no topic 'paymets' (did you mean payments?" in str(refused.exception)
+    assert "orbitmq topic create paymets" in str(refused.exception)
+    assert "paymets" not in stocked("topic", "list").stdout
 
 
 def test_groups_of_the_system_are_not_offered(run: Run) -> None:

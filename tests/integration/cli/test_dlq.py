@@ -164,13 +164,30 @@ def test_a_resend_that_was_killed_is_resumed_and_sends_nothing_twice(
     assert "k2" in again.stdout
     assert "k1" not in again.stdout
     asked = run("dlq", "resend", "billing", *flags, typed="y\n").stdout
-    run("dlq", "resend", "billing", *flags, "--yes", code=4)
+    finished = run("dlq", "resend", "billing", *flags, "--yes", code=4)
 
-    assert "copies of 1 dead letters (2 were sent before)" in asked
+    assert "copies of 1 dead letter (2 were sent before)" in asked
+    assert "nothing is left to send; 3 were sent before" in finished.stderr
     assert [copy.body for copy in orders(billing, 3, "resumed")] == BODIES
     with Admin(namesrv=billing.namesrv) as admin:
         (queue,) = admin.topics.bounds("resumed").values()
     assert queue.max_offset == 3
+
+
+@pytest.mark.usefixtures("billing")
+def test_dead_letters_are_not_sent_to_a_topic_that_does_not_exist(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "mending", "-q", "1", "--broker", "broker-a")
+    progress = tmp_path / "progress"
+
+    refused = run("dlq", "resend", "billing", "--to", "mendign", "--progress", str(progress),
+                  "--yes", code=4)  # fmt: skip
+    run("dlq", "resend", "billing", "--to", "mendign", "--preview", code=4)
+
+    assert "there is no topic 'mendign' (did you mean mending?" in str(refused.exception)
+    assert "orbitmq topic create mendign" in str(refused.exception)
+    assert "mendign" not in run("topic", "list").stdout
+    # The right name can be given with the same file.
+    assert progress.read_text() == ""
 
 
 def test_a_resend_that_is_interrupted_says_what_was_sent(run: Run, billing: Cluster) -> None:
@@ -212,6 +229,7 @@ def test_a_dead_letter_of_unknown_origin_needs_a_topic(run: Run, cluster: Cluste
     failed = run("dlq", "resend", "orphans", "--yes", code=1)
 
     assert "--to TOPIC" in str(failed.exception)
+    run("topic", "create", "found", "-q", "1", "--broker", "broker-a")
     run("dlq", "resend", "orphans", "--to", "found", "--yes")
     assert [copy.body for copy in orders(cluster, 1, "found")] == [b"whose"]
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from orbitmq.cli.administering import NameServers, Yes, administer, client_keywords, confirm
+from orbitmq.cli.administering import (
+    NameServers,
+    Yes,
+    administer,
+    client_keywords,
+    confirm,
+    require_target,
+)
 from orbitmq.cli.dead_letters.resend_progress import ResendProgress
 from orbitmq.cli.dead_letters.wanted import (
     NOTHING_FOUND,
@@ -23,7 +30,7 @@ from orbitmq.cli.dead_letters.wanted import (
     wanted,
 )
 from orbitmq.cli.message_output import print_sent
-from orbitmq.cli.output import AsJson, show_rows
+from orbitmq.cli.output import AsJson, counted, show_rows
 from orbitmq.client.aio import Producer
 from orbitmq.clock import SystemClock
 from orbitmq.errors import SettingsError
@@ -87,7 +94,10 @@ def resend(  # noqa: PLR0913  # a parameter a flag
         if preview:
             return
         before = f" ({noted.sent} were sent before)" if noted.sent else ""
-        confirm(f"send copies of {count} dead letters{before}, {rate:g} a second at most?", yes=yes)
+        confirm(
+            f"send copies of {counted(count, 'dead letter')}{before}, {rate:g} a second at most?",
+            yes=yes,
+        )
         if not noted.plan:
             noted.start(_plan(asked, to))
         with _reporting(noted):
@@ -110,6 +120,8 @@ async def _look(
         count += 1
         if count <= _PREVIEWED_MAX:
             rows.append({**letter_row(letter), "to": to or letter.topic})
+    if count and to:
+        await require_target(admin, to)
     return count, rows
 
 
