@@ -82,7 +82,8 @@ def resend(  # noqa: PLR0913  # a parameter a flag
         if not count:
             all_sent = f"nothing is left to send; {noted.sent} were sent before"
             typer.secho(all_sent if noted.sent else asked.none_found, dim=True, err=True)
-            raise typer.Exit(NOTHING_FOUND)
+            # What an earlier run finished is done, as the caller wants it.
+            raise typer.Exit(0 if noted.sent else NOTHING_FOUND)
         if preview or not (yes or as_json):
             show_rows(rows, as_json=as_json)
             if count > len(rows):
