@@ -10,8 +10,9 @@ import pytest
 from orbitmq.client.aio.instance.broker_calls import BrokerCalls
 from orbitmq.client.aio.push import concurrent_consumption
 from orbitmq.client.aio.sending.producer import Producer
-from orbitmq.client.core.consuming.consume_results import Reject, RetryLater, Suspend
+from orbitmq.client.core.consuming.consume_results import REJECT, Reject, RetryLater, Suspend
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
+from orbitmq.client.core.dead_letters import DeadLetter
 from orbitmq.errors import ConnectionLostError
 from orbitmq.model.messages import Message
 from orbitmq.model.names import dead_letter_topic, retry_topic
@@ -149,6 +150,20 @@ async def test_a_rejected_message_is_a_dead_letter_with_its_reason(
     assert letter.properties[FAILURE_REASON].split() == ["no", "such", "customer"]
     assert FAILURE_REASON not in letter.as_message().properties
     assert await committed(hasty, group, topic, queues=1) == [3]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_a_dead_letter_that_was_rejected_without_a_reason_says_so(
+    hasty: Cluster, topic: str, group: str, *, ordered: bool
+) -> None:
+    await hasty.make_topic(topic, queues=1)
+    consumer = consumer_of(hasty, group, on_message=lambda _: REJECT, ordered=ordered)
+    consumer.subscribe(topic)
+    async with consumer:
+        await send(hasty, topic, b"bad")
+        (letter,) = await dead_letters(hasty, group, 1)
+
+    assert DeadLetter(letter).cause == "rejected"
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -39,6 +39,8 @@ _FIRST_LEVEL: Final = 3
 # Compat: what dead letters carry, instead of the level of their last retry.
 _NO_DELAY: Final = "0"
 _REASON_LENGTH_MAX: Final = 200
+# The reason of consumers that want no retry and do not say why, as Java's cannot.
+_REJECTED: Final = "rejected"
 # Properties below this size have room for a reason, and for where a delayed message goes.
 _PROPERTIES_BYTES_ROOM: Final = PROPERTIES_BYTES_MAX - 2048
 
@@ -85,9 +87,10 @@ class RetryRequests:
         properties = dict(message.properties)
         properties.setdefault(property_names.RETRY_TOPIC, message.topic)
         properties.setdefault(property_names.ORIGIN_MESSAGE_ID, message.message_id)
-        _keep_reason(properties, asked.reason)
+        is_rejected = asked.delay_level < 0
+        _keep_reason(properties, asked.reason or (_REJECTED if is_rejected else None))
         original = properties[property_names.RETRY_TOPIC]
-        if message.reconsume_times >= retries_max or asked.delay_level < 0:
+        if message.reconsume_times >= retries_max or is_rejected:
             destination = await self._dead_letter_destination(asked.group, properties)
             self.counters.dead_letter(original, asked.group).add(1, message.size)
         else:

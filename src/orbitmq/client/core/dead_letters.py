@@ -42,7 +42,8 @@ class DeadLetter:
     def cause(self) -> str:
         """Why the last attempt failed, as far as known.
 
-        Our consumers report it, and our brokers keep it; of others only the number is known.
+        Our consumers report it, and our brokers keep it, as they do that a message was rejected;
+        otherwise only the number of failures is known.
         """
         reason = self.message.properties.get(property_names.FAILURE_REASON)
         times = "once" if self.failures == 1 else f"{self.failures} times"
