@@ -18,7 +18,7 @@ from orbitmq.cli.output import AsJson, counted, show_rows, time_text
 from orbitmq.cli.pending_scan import scanned
 from orbitmq.client.aio import Producer
 from orbitmq.clock import SystemClock
-from orbitmq.errors import MessageNotFoundError, SettingsError
+from orbitmq.errors import CommandError, MessageNotFoundError, SettingsError
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin import Admin
@@ -124,9 +124,11 @@ def list_(
                 found.append(one)
                 number, last_ms = number + 1, one.pending.due_ms
         found += await _scanned(admin, unable, chosen)
+        if not found:
+            await _check_topic(admin, topic)
         return nsmallest(limit, found, key=lambda one: one.pending.due_ms)
 
-    found = administer(namesrv, ask)
+    found = administer(namesrv, ask, topic=topic or None)
     show_rows([one.row for one in found], as_json=as_json, empty="no message is pending")
 
 
@@ -161,11 +163,13 @@ def count(
                 )
         for one in await _scanned(admin, unable, chosen):
             counts[one.pending.due_ms // span_ms * span_ms] += 1
+        if not counts:
+            await _check_topic(admin, topic)
         return counts
 
     rows: list[dict[str, object]] = [
         {"due_from": time_text(start_ms), "messages": number}
-        for start_ms, number in sorted(administer(namesrv, ask).items())
+        for start_ms, number in sorted(administer(namesrv, ask, topic=topic or None).items())
     ]
     show_rows(rows, as_json=as_json, empty="no message is pending")
 
@@ -181,7 +185,9 @@ def recall(  # options of a command
 ) -> None:
     """Take messages back before they are due."""
     chosen = _chosen(topic, due_from, due_until)
-    found = administer(namesrv, lambda admin: _wanted(admin, message_ids, chosen))
+    found = administer(
+        namesrv, lambda admin: _wanted(admin, message_ids, chosen), topic=topic or None
+    )
     if not message_ids:
         confirm(f"Take back {counted(len(found), 'message')}?", yes=yes)
 
@@ -208,7 +214,9 @@ def deliver(  # options of a command
     At a broker of RocketMQ, which has no request for it, each is taken back and then sent again.
     """
     chosen = _chosen(topic, due_from, due_until)
-    found = administer(namesrv, lambda admin: _wanted(admin, message_ids, chosen))
+    found = administer(
+        namesrv, lambda admin: _wanted(admin, message_ids, chosen), topic=topic or None
+    )
     if not message_ids:
         confirm(f"Deliver {counted(len(found), 'message')} now?", yes=yes)
 
@@ -246,11 +254,22 @@ def _saying_what_is_left(message: ReceivedMessage, topic: str) -> Iterator[None]
 
 def _chosen(topic: str, due_from: str, due_until: str) -> Chosen:
     now_ms = SystemClock().now_ms()
-    ends = [
+    from_ms, until_ms = (
         parse_moment(text, now_ms=now_ms, is_ahead=True) if text else 0
         for text in (due_from, due_until)
-    ]
-    return Chosen(topic, *ends)
+    )
+    if due_until and from_ms > until_ms:
+        raise CommandError(
+            f"--due-from {due_from} is after --due-until {due_until}",
+            hint="give the earlier time to --due-from",
+        )
+    return Chosen(topic, from_ms, until_ms)
+
+
+async def _check_topic(admin: Admin, topic: str) -> None:
+    """Raise if there is no such topic; for when nothing is found, as messages outlive their topic."""
+    if topic:
+        await admin.topics.route(topic)
 
 
 async def _wanted(admin: Admin, message_ids: list[str] | None, chosen: Chosen) -> list[Found]:
@@ -266,6 +285,7 @@ async def _wanted(admin: Admin, message_ids: list[str] | None, chosen: Chosen) -
         ]
         found += await _scanned(admin, unable, chosen)
         if not found:
+            await _check_topic(admin, chosen.topic)
             raise MessageNotFoundError("no pending message matches", hint=SEE_PENDING)
         return found
     named: list[Found] = []

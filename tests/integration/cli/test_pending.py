@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+import pytest
+
 from orbitmq.client import Message, Producer
 from orbitmq.embedded import Cluster
 from tests.integration.cli.conftest import Run
@@ -64,8 +66,37 @@ def test_pending_messages_are_chosen_by_topic_and_due_time(run: Run, cluster: Cl
         assert f"late{hours}" in run("message", "tail", "late").stdout
     assert pending() == before + 2
     run("message", "pending", "deliver", "--yes", code=1)
-    none = run("message", "pending", "recall", "-t", "never", code=4)
+    none = run("message", "pending", "recall", "-t", "late", code=4)
     assert "no pending message matches" in str(none.exception)
+
+
+@pytest.mark.parametrize("command", ["list", "count", "recall", "deliver"])
+def test_a_due_range_that_ends_before_it_begins_is_a_wrong_command(run: Run, command: str) -> None:
+    reversed_range = ("--due-from", "2h", "--due-until", "1h")
+
+    refused = run("message", "pending", command, *reversed_range, code=2)
+
+    assert "--due-from 2h is after --due-until 1h" in str(refused.exception)
+
+
+@pytest.mark.parametrize("command", ["list", "count", "recall", "deliver"])
+def test_pending_messages_of_a_misspelt_topic_get_the_nearest_name(run: Run, command: str) -> None:
+    run("topic", "create", "reminders", "-q", "1")
+
+    refused = run("message", "pending", command, "--topic", "reminderz", code=4)
+
+    assert "there is no topic 'reminderz' (did you mean reminders?" in str(refused.exception)
+
+
+def test_messages_that_wait_for_a_deleted_topic_are_listed(run: Run, cluster: Cluster) -> None:
+    run("topic", "create", "abandoned", "-q", "1")
+    with Producer("later", namesrv=cluster.namesrv) as producer:
+        sent = producer.send(Message("abandoned", "waits", delay=timedelta(hours=1)))
+    run("topic", "delete", "abandoned", "--yes")
+
+    listed = json.loads(run("message", "pending", "list", "-t", "abandoned", "--json").stdout)
+
+    assert [row["message_id"] for row in listed] == [sent.message_id]
 
 
 def test_a_message_pending_at_two_brokers_is_recalled_and_delivered_at_both(
