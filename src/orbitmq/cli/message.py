@@ -15,13 +15,13 @@ from orbitmq.cli import message_pending, message_trace, message_trials
 from orbitmq.cli.administering import NameServers, administer, client_keywords, require_target
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.message_output import message_row, print_message, print_sent
-from orbitmq.cli.moments import parse_moment
+from orbitmq.cli.moments import as_datetime, parse_duration, parse_moment
 from orbitmq.cli.output import AsJson, show_json, show_one
 from orbitmq.client.aio import LitePullConsumer, Producer
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.clock import SystemClock
-from orbitmq.errors import OrbitError, SettingsError
+from orbitmq.errors import CommandError, OrbitError, SettingsError
 from orbitmq.model.messages import Message
 from orbitmq.model.names import TOOLS_GROUP
 from orbitmq.model.queues import MessageQueue
@@ -68,6 +68,10 @@ def send(  # noqa: PLR0913  # a parameter a flag
     delay_level: Annotated[
         int, typer.Option(min=0, help="The delay level; by default, level 1 is 1 s.")
     ] = 0,
+    delay: Annotated[str, typer.Option(help="Deliver it after this long: 90s, 15m, 2h, 3d.")] = "",
+    deliver_at: Annotated[
+        str, typer.Option(help="Deliver it then: 2026-01-31T12:30; or in 15m, 2h, 3d.")
+    ] = "",
     broker: Annotated[str | None, typer.Option(help="The broker of --queue.")] = None,
     queue: Annotated[int | None, typer.Option(min=0, help="The queue to send to.")] = None,
     namesrv: NameServers = None,
@@ -76,6 +80,9 @@ def send(  # noqa: PLR0913  # a parameter a flag
     """Send a message; returns once the broker has stored it."""
     if (broker is None) != (queue is None):
         raise SettingsError("--broker and --queue go together", hint="give both or neither")
+    _check_one_delay({"--delay-level": delay_level, "--delay": delay, "--deliver-at": deliver_at})
+    now_ms = SystemClock().now_ms()
+    due_ms = parse_moment(deliver_at, now_ms=now_ms, is_ahead=True) if deliver_at else None
     bodies = [line.rstrip("\n") for line in sys.stdin] if body == "-" else [body]
     pairs = [text.partition("=") for text in properties or []]
     messages = [
@@ -86,6 +93,8 @@ def send(  # noqa: PLR0913  # a parameter a flag
             keys=keys,
             properties={name: value for name, _, value in pairs},
             delay_level=delay_level,
+            delay=parse_duration(delay) if delay else None,
+            deliver_at=None if due_ms is None else as_datetime(due_ms),
         )
         for text in bodies
     ]
@@ -101,6 +110,14 @@ def send(  # noqa: PLR0913  # a parameter a flag
                 print_sent(result, as_json=as_json)
 
     asyncio.run(send_all())
+
+
+def _check_one_delay(flags: dict[str, object]) -> None:
+    given = [name for name, value in flags.items() if value]
+    if len(given) > 1:
+        raise CommandError(
+            f"{' and '.join(given)} exclude each other", hint="a message has one of them"
+        )
 
 
 def resend(

@@ -16,13 +16,14 @@ _SHOWN_BYTES_MAX: Final = 4096
 
 def print_sent(result: SendResult, *, as_json: bool, copy_of: str = "") -> None:
     """Print where a message was stored, and of which one it is a copy."""
-    row = {
+    row: dict[str, object] = {
         "status": result.status.name,
         **({"copy_of": copy_of} if copy_of else {}),
         "message_id": result.message_id,
         "broker": result.queue.broker_name,
         "queue": result.queue.queue_id,
         "offset": result.queue_offset,
+        **({"recall_handle": result.recall_handle} if result.recall_handle else {}),
     }
     if as_json:
         show_json_line(row)

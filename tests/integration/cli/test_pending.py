@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from orbitmq.cli.moments import as_datetime
 from orbitmq.client import Message, Producer
+from orbitmq.clock import SystemClock
 from orbitmq.embedded import Cluster
 from tests.integration.cli.conftest import Run
 
@@ -116,3 +118,45 @@ def test_a_message_pending_at_two_brokers_is_recalled_and_delivered_at_both(
     assert recalled.count("recalled back") == delivered.count("delivered now") == 2
     assert run("message", "pending", "list", "-t", "doubled", "--json").stdout.strip() == "[]"
     assert run("message", "tail", "doubled").stdout.count("now") == 2
+
+
+def test_a_message_is_sent_with_a_due_time_and_its_receipt_takes_it_back(
+    run: Run, cluster: Cluster
+) -> None:
+    run("topic", "create", "alarms", "-q", "1", "--broker", "broker-a")
+    now = as_datetime(SystemClock().now_ms())
+    in_three_hours = now + timedelta(hours=3)
+
+    sent = [
+        json.loads(run("message", "send", "alarms", "ring", *flags, "--json").stdout)
+        for flags in (
+            ("--delay", "90m"),
+            ("--deliver-at", "2h"),
+            ("--deliver-at", in_three_hours.isoformat()),
+        )
+    ]
+
+    listed = json.loads(run("message", "pending", "list", "-t", "alarms", "--json").stdout)
+    assert [row["message_id"] for row in listed] == [one["message_id"] for one in sent]
+    due = [datetime.fromisoformat(row["due"]) for row in listed]
+    assert now + timedelta(minutes=90) <= due[0] < now + timedelta(minutes=100)
+    assert now + timedelta(hours=2) <= due[1] < now + timedelta(minutes=130)
+    assert due[2] == in_three_hours
+    with Producer("later", namesrv=cluster.namesrv) as producer:
+        assert producer.recall(sent[0]["recall_handle"]) == sent[0]["message_id"]
+    at_once = run("message", "send", "alarms", "now").stdout
+    assert "recall_handle" not in at_once
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--delay", "1h", "--deliver-at", "2h"), "--delay and --deliver-at"),
+        (("--delay", "1h", "--delay-level", "3"), "--delay-level and --delay"),
+        (("--deliver-at", "1h", "--delay-level", "3"), "--delay-level and --deliver-at"),
+    ],
+)
+def test_a_message_has_one_delay_only(run: Run, flags: tuple[str, ...], named: str) -> None:
+    refused = run("message", "send", "alarms", "ring", *flags, code=2)
+
+    assert f"{named} exclude each other" in str(refused.exception)

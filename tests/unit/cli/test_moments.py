@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from orbitmq.cli.moments import parse_moment
+from orbitmq.cli.moments import as_datetime, parse_duration, parse_moment
 from orbitmq.errors import SettingsError
 
 NOW_MS = 1_700_000_000_000
@@ -39,3 +39,23 @@ def test_a_time_without_a_zone_is_of_this_machine_as_mqadmin_writes_it_too() -> 
 def test_what_is_no_time_is_explained(text: str) -> None:
     with pytest.raises(SettingsError, match=f"'{text}' is not a time"):
         parse_moment(text, now_ms=NOW_MS)
+
+
+def test_a_duration_is_read() -> None:
+    read = [parse_duration(text).total_seconds() for text in ("90s", "15m", "2h", "3d")]
+
+    assert read == [90, 900, 7200, 259_200]
+
+
+@pytest.mark.parametrize("text", ["", "90", "2 h", "-3s", "1w", "now", f"{10**12}d"])
+def test_what_is_no_duration_is_explained(text: str) -> None:
+    with pytest.raises(SettingsError, match=rf"'{text}' is not a duration \(write 90s, 15m"):
+        parse_duration(text)
+
+
+def test_a_time_is_converted_unless_it_is_beyond_the_calendar() -> None:
+    assert as_datetime(NOW_MS + 7) == datetime.datetime(
+        2023, 11, 14, 22, 13, 20, 7000, tzinfo=datetime.UTC
+    )
+    with pytest.raises(SettingsError, match="before the year 10000"):
+        as_datetime(2**62)
