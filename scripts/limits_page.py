@@ -183,7 +183,8 @@ COSTS = (
     ),
     Cost(
         (_CODE.UPDATE_CONSUMER_OFFSET,),
-        "a look-up; offsets of queues that do not exist, or above their end, are refused",
+        "a look-up; offsets of queues that do not exist, or above their end, and those of the "
+        "broker's own groups are refused",
         f"one offset, of {committed_offsets.QUEUES_MAX:,}; written every "
         f"{_option('flushConsumerOffsetInterval')} ms",
     ),

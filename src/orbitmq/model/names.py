@@ -149,3 +149,8 @@ def is_system_topic(topic: str) -> bool:
 def is_system_group(group: str) -> bool:
     """Whether a group is RocketMQ's own."""
     return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def is_broker_only_group(group: str) -> bool:
+    """Whether only the broker itself consumes with a group: its offsets are the broker's state."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)

@@ -19,6 +19,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.configuration import UpdateBrokerConfig
+from orbitmq.protocol.requests.offsets import CloneOffsets, CommitOffset, ResetOffsets
 from orbitmq.protocol.requests.sending import SendReply
 from orbitmq.protocol.requests.topics import DeleteTopic, UpdateTopic
 from orbitmq.protocol.requests.transactions import EndTransaction
@@ -26,7 +27,14 @@ from orbitmq.record.message_id import decode_message_id
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.log.draft import Draft
 from orbitmq.store.message_store import MessageStore
-from tests.integration.broker.conftest import Disk, Peer, Site, crash_image, running
+from tests.integration.broker.conftest import (
+    Disk,
+    Peer,
+    Site,
+    crash_image,
+    pull_header,
+    running,
+)
 from tests.waiting import until
 
 COMMIT, ROLL_BACK, UNKNOWN = 8, 12, 0
@@ -416,6 +424,57 @@ async def test_progress_is_saved_as_offsets_of_rocketmqs_group(tmp_path: Path) -
         assert site.broker.offsets.get(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3
         assert site.broker.offsets.get(TRANSACTION_GROUP, HALF_DONE_TOPIC, 0) == 3
         assert len(site.broker._transactions.halves) == 0
+
+
+@pytest.mark.parametrize("way", ["commit", "pull", "reset", "skip", "clone"])
+async def test_offsets_that_a_client_sets_for_the_brokers_own_group_lose_no_transaction(
+    tmp_path: Path, way: str
+) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, clock) as site:
+        peer = await site.connect()
+        await peer.make_topic("T")
+        prepared = [await prepare(peer, b"%d" % n, unique_id=f"A{n}") for n in range(3)]
+        offsets = site.broker.offsets
+        # The broker has saved its progress, and so does not overwrite what a client sets.
+        await end(peer, prepared[0], ROLL_BACK)
+        await site.advance_until(
+            lambda: offsets.get(TRANSACTION_GROUP, HALF_TOPIC, 0) == 1, step_ms=1000
+        )
+        mine = CommitOffset(consumer_group="g", topic=HALF_TOPIC, queue_id=0, commit_offset=Long(3))
+        assert (await peer.ask(mine)).code == 0
+        reset = ResetOffsets(
+            topic=HALF_TOPIC, group=TRANSACTION_GROUP, timestamp_ms=Long(-1), force=True
+        )
+        requests = {
+            "commit": replace(mine, consumer_group=TRANSACTION_GROUP),
+            "pull": pull_header(HALF_TOPIC, 0, group=TRANSACTION_GROUP, commit=3),
+            "reset": replace(reset, timestamp_ms=Long(0), offset=Long(3), queue_id=0),
+            "skip": reset,
+            "clone": CloneOffsets(source_group="g", target_group=TRANSACTION_GROUP),
+        }
+
+        reply = await peer.ask(requests[way])
+
+        assert reply.code == ResponseCode.NO_PERMISSION
+        assert "'CID_RMQ_SYS_TRANS' are set by the broker only" in reply.remark
+        assert offsets.get(TRANSACTION_GROUP, HALF_TOPIC, 0) == 1
+
+    async with running(tmp_path, clock) as site:
+        peer = await site.connect()
+        assert (await end(peer, prepared[0], COMMIT)).code != 0
+        assert (await end(peer, prepared[1], COMMIT)).code == 0
+        assert (await end(peer, prepared[2], COMMIT)).code == 0
+        assert [m.body for m in await peer.read("T")] == [b"1", b"2"]
+
+
+async def test_the_queue_of_halves_can_be_read_with_the_brokers_own_group(peer: Peer) -> None:
+    await peer.make_topic("T")
+    await prepare(peer)
+
+    (half,) = await peer.read(HALF_TOPIC, group=TRANSACTION_GROUP)
+
+    assert half.body == b"body"
 
 
 def put(folder: Path, *drafts: Draft) -> None:

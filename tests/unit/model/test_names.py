@@ -64,6 +64,8 @@ def test_system_topics_and_groups_are_known() -> None:
     assert names.is_system_group("CID_RMQ_SYS_of_a_later_release")
     assert names.is_system_group("TOOLS_CONSUMER")
     assert not names.is_system_group("g")
+    assert names.is_broker_only_group("CID_RMQ_SYS_TRANS")
+    assert not names.is_broker_only_group("TOOLS_CONSUMER")
 
 
 @pytest.mark.parametrize("check", [names.check_topic, names.check_group])

@@ -19,6 +19,7 @@ from orbitmq.broker.delivery.pull_replies import encode_pull_reply
 from orbitmq.broker.delivery.rounds import SLICE_MS
 from orbitmq.disk import off_loop
 from orbitmq.errors import FilterSyntaxError, OrbitError, RequestRefusedError
+from orbitmq.model.names import is_broker_only_group
 from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
@@ -103,6 +104,11 @@ class Pulls:
         member = self.members.client_id(connection, asked.consumer_group)
         # Compat: a negative offset means that nothing was consumed yet.
         if asked.system_flag & _COMMIT and asked.commit_offset >= 0:
+            if is_broker_only_group(asked.consumer_group):
+                raise _forbidden(
+                    PullForbidden.GROUP,
+                    f"offsets of the group {asked.consumer_group!r} are set by the broker only",
+                )
             self.offsets.commit(
                 asked.consumer_group,
                 asked.topic,

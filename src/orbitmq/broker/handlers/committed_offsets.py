@@ -13,6 +13,7 @@ from orbitmq.broker.groups.committed_offsets import Commit
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.java_json import ObjectKeyed
+from orbitmq.model.names import is_broker_only_group
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Long
@@ -100,6 +101,7 @@ class CommittedOffsetRequests:
     def commit(self, connection: Connection, request: Command) -> Command:
         """Commit the offset of a group in a queue."""
         asked = CommitOffset.decode(request.fields)
+        _check_may_set(asked.consumer_group)
         if self.groups.find(asked.consumer_group) is None:
             self.groups.require(asked.consumer_group)
         topic = self.topics.require(asked.topic)
@@ -142,6 +144,7 @@ class CommittedOffsetRequests:
     async def reset(self, connection: Connection, request: Command) -> Command:
         """Move a group to a time or an offset; its members learn of it by their next pulls."""
         asked = ResetOffsets.decode(request.fields)
+        _check_may_set(asked.group)
         topic = self.topics.require(asked.topic)
         self.groups.require(asked.group)
         queue_ids = range(topic.read_queues) if asked.queue_id == _ALL_QUEUES else [asked.queue_id]
@@ -195,6 +198,7 @@ class CommittedOffsetRequests:
     def clone(self, _: Connection, request: Command) -> Command:
         """Copy the offsets of one group to another, for one topic or all."""
         asked = CloneOffsets.decode(request.fields)
+        _check_may_set(asked.target_group)
         if self.groups.find(asked.target_group) is None:
             self.groups.require(asked.target_group)
         topics = [asked.topic] if asked.topic else self.offsets.topics_of(asked.source_group)
@@ -202,3 +206,13 @@ class CommittedOffsetRequests:
             self.topics.require(topic)
             self.offsets.clone(asked.source_group, asked.target_group, topic)
         return request.reply()
+
+
+def _check_may_set(group: str) -> None:
+    """Refuse a group whose offsets the broker relies on: from them it finds open transactions."""
+    if is_broker_only_group(group):
+        raise RequestRefusedError(
+            ResponseCode.NO_PERMISSION,
+            f"offsets of the group {group!r} are set by the broker only",
+            hint="name a group of your own",
+        )
