@@ -364,9 +364,10 @@ class MessageTypeError(MessageError, TypeError):
 class RecallHandleError(OrbitError):
     """A text that is no recall handle, or one that cannot be used here."""
 
-    def __init__(self, handle: str, reason: str = "it is not valid", hint: str = "") -> None:
+    def __init__(self, handle: object, reason: str = "it is not valid", hint: str = "") -> None:
+        shown = handle[:60] if isinstance(handle, str) else handle
         super().__init__(
-            f"cannot recall by the handle {handle[:60]!r}: {reason}",
+            f"cannot recall by the handle {shown!r:.62}: {reason}",
             hint=hint
             or "pass recall_handle of a send result; only messages with a due time have one",
         )

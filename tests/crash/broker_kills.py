@@ -24,10 +24,10 @@ from orbitmq.client import (
     Producer,
     PullConsumer,
     ReceivedMessage,
+    Transaction,
     TransactionProducer,
     TransactionState,
 )
-from orbitmq.client.aio.sending.transactions import Transaction
 from orbitmq.clock import SystemClock
 from orbitmq.errors import OrbitError, RecallHandleError
 from orbitmq.store.config import FlushMode

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from orbitmq.client.sync.producer import Producer
     from orbitmq.client.sync.pull_consumer import PullConsumer
     from orbitmq.client.sync.push_consumer import PushConsumer
-    from orbitmq.client.sync.transactions import TransactionProducer
+    from orbitmq.client.sync.transactions import Transaction, TransactionProducer
     from orbitmq.model.messages import Message
     from orbitmq.model.queues import MessageQueue
 
@@ -54,6 +54,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "Suspend",
+    "Transaction",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
@@ -87,6 +88,7 @@ _names = LazyNames(
         "SendResult": "orbitmq.client.core.sending.send_results",
         "SendStatus": "orbitmq.client.core.sending.send_results",
         "Suspend": "orbitmq.client.core.consuming.consume_results",
+        "Transaction": "orbitmq.client.sync.transactions",
         "TransactionProducer": "orbitmq.client.sync.transactions",
         "TransactionResult": "orbitmq.client.core.sending.transaction_states",
         "TransactionState": "orbitmq.client.core.sending.transaction_states",

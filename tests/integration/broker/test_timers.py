@@ -198,8 +198,8 @@ async def test_a_bad_recall_is_refused_with_its_reason(site: Site, peer: Peer) -
         ("", "T", illegal, "not valid"),
         (handle(), "OTHER", illegal, "it is for topic 'T'"),
         (handle(broker_name="b"), "T", illegal, "it is for broker 'b'"),
-        (handle(time_ms=now_ms), "T", illegal, "has come"),
-        (handle(time_ms=now_ms + 4 * DAY_MS), "T", illegal, "too far ahead"),
+        (handle(time_ms=now_ms), "T", illegal, "comes too late"),
+        (handle(time_ms=now_ms + 4 * DAY_MS), "T", illegal, "above the limit"),
         (handle(topic="NONE"), "NONE", ResponseCode.TOPIC_NOT_EXIST, "NONE"),
     ):
         reply = await recall(peer, text, topic)

@@ -24,6 +24,7 @@ class NotingProducer:
     group: str
     sends_to: list[str] = field(default_factory=list)
     checks: list[tuple[str, CheckTransaction, bytes]] = field(default_factory=list)
+    answers_checks: bool = False
 
     def topics(self) -> Iterable[str]:
         return self.sends_to

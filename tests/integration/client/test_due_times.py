@@ -35,7 +35,7 @@ async def test_a_message_is_recalled_and_others_are_delivered(
         assert recalled == back.message_id
         assert [record.body for record in records] == [b"at", b"after"]
         assert records[0].store_ms >= due.timestamp() * 1000
-        with pytest.raises(RemoteError, match="has come"):
+        with pytest.raises(RemoteError, match="comes too late"):
             await producer.recall(first.recall_handle)
         with pytest.raises(RecallHandleError):
             await producer.recall("nothing")

@@ -427,6 +427,10 @@ async def test_a_wrong_queue_is_refused_and_the_error_lists_the_right_ones(
         queues = await producer.queues(topic)
         with pytest.raises(MessageError, match="both a queue and a selector"):
             await producer.send(message, queue=queues[0], selector=by_hash)
+        with pytest.raises(MessageError, match="argument='order-1' without a selector"):
+            await producer.send(message, argument="order-1")
+        with pytest.raises(MessageError, match="without a selector"):
+            await producer.send_oneway(message, argument="order-1")
         with pytest.raises(ZeroDivisionError):
             await producer.send(message, selector=lambda *_: 1 / 0)  # type: ignore[arg-type]  # wrong on purpose
 

@@ -417,6 +417,10 @@ async def test_bad_requests_are_refused(cluster: Cluster, topic: str) -> None:
             await producer.request(not_a_message)
         with pytest.raises(MessageError, match="timeout_ms"):
             await producer.request(Message(topic, b"x"), timeout_ms=0)
+        with pytest.raises(MessageError, match="cannot be delayed"):
+            await producer.request(Message(topic, b"x", delay_level=1))
+        with pytest.raises(MessageTypeError, match="of type NoneType"):
+            await producer.reply(None, b"x")  # type: ignore[arg-type]  # refused
         with pytest.raises(RouteNotFoundError):
             await producer.request(Message(topic, b"x"), timeout_ms=PATIENCE_MS)
 

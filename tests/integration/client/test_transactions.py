@@ -35,6 +35,10 @@ COMMIT, ROLLBACK, UNKNOWN = TransactionState
 FAST_CHECKS = {"transactionTimeOut": "50", "transactionCheckInterval": "50"}
 
 
+def unknown(_: ReceivedMessage) -> TransactionState:
+    return UNKNOWN
+
+
 def never(message: ReceivedMessage) -> TransactionState:
     raise AssertionError(f"asked about {message}")
 
@@ -48,6 +52,15 @@ async def site(cluster: Cluster, topic: str) -> Cluster:
 async def with_fast_checks(cluster: Cluster) -> None:
     await cluster.stop_broker()
     await cluster.start_broker(**FAST_CHECKS)
+
+
+async def leave_open(cluster: Cluster, group: str, message: Message) -> None:
+    """Leave a transaction open, whose producer is gone then."""
+    async with (
+        TransactionProducer(group, on_check=unknown, namesrv=cluster.namesrv) as producer,
+        producer.transaction(message) as transaction,
+    ):
+        transaction.leave_open()
 
 
 def delivered(cluster: Cluster, topic: str) -> list[bytes]:
@@ -115,6 +128,57 @@ async def test_a_block_may_roll_back_or_leave_the_transaction_open(
             transaction.leave_open()
         assert open_count(site) == 1
         assert delivered(site, topic) == []
+
+
+async def test_a_transaction_may_be_ended_in_its_block(
+    site: Cluster, topic: str, group: str
+) -> None:
+    async with TransactionProducer(group, on_check=never, namesrv=site.namesrv) as producer:
+        async with producer.transaction(Message(topic, b"rolled back")) as transaction:
+            await transaction.end(ROLLBACK)
+        with pytest.raises(ZeroDivisionError) as raised:  # noqa: PT012  # the block is under test
+            async with producer.transaction(Message(topic, b"committed")) as transaction:
+                await transaction.end(COMMIT)
+                raise ZeroDivisionError
+        with pytest.raises(StateError, match="ended already"):
+            transaction.leave_open()
+        async with producer.transaction(Message(topic, b"committed too")) as transaction:
+            with pytest.raises(SettingsError, match="cannot end with 'commit'"):
+                await transaction.end("commit")  # type: ignore[arg-type]  # refused
+
+    assert not hasattr(raised.value, "__notes__")
+    assert delivered(site, topic) == [b"committed", b"committed too"]
+    assert open_count(site) == 0
+
+
+async def test_a_producer_that_has_sent_nothing_answers_checks(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    await leave_open(cluster, group, Message(topic, b"paid"))
+
+    async with TransactionProducer(group, on_check=lambda _: COMMIT, namesrv=cluster.namesrv):
+        await until(lambda: delivered(cluster, topic) == [b"paid"])
+
+
+async def test_a_producer_that_starts_before_the_brokers_answers_checks(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    await leave_open(cluster, group, Message(topic, b"paid"))
+    await cluster.stop_broker()
+
+    async with TransactionProducer(
+        group,
+        on_check=lambda _: COMMIT,
+        namesrv=cluster.namesrv,
+        route_interval_ms=100,
+        heartbeat_interval_ms=100,
+    ):
+        await cluster.start_broker(**FAST_CHECKS)
+        await until(lambda: delivered(cluster, topic) == [b"paid"])
 
 
 async def test_a_commit_that_is_not_confirmed_is_pending_a_check(
@@ -371,7 +435,7 @@ async def test_blocking_transactions_commit_and_roll_back(
     def work() -> list[TransactionState]:
         thread = threading.current_thread()
 
-        def local(_: Transaction, state: TransactionState) -> TransactionState:
+        def local(_: blocking_clients.Transaction, state: TransactionState) -> TransactionState:
             here.append(threading.current_thread() is thread)
             return state
 
@@ -394,6 +458,27 @@ async def test_blocking_transactions_commit_and_roll_back(
 
     assert here == [True, True]
     assert delivered(site, topic) == [b"committed", b"COMMIT"]
+    assert open_count(site) == 0
+
+
+async def test_a_transaction_may_be_ended_in_its_blocking_block(
+    site: Cluster, topic: str, group: str
+) -> None:
+    def work() -> None:
+        with blocking_clients.TransactionProducer(
+            group, on_check=never, namesrv=site.namesrv
+        ) as producer:
+            with producer.transaction(Message(topic, b"rolled back")) as transaction:
+                assert transaction.end(ROLLBACK).state is ROLLBACK
+                assert transaction.is_ended
+            with producer.transaction(Message(topic, b"committed")) as transaction:
+                transaction.end(COMMIT)
+            with pytest.raises(StateError, match="ended already"):
+                transaction.roll_back_at_end()
+
+    await blocking(work)
+
+    assert delivered(site, topic) == [b"committed"]
     assert open_count(site) == 0
 
 

@@ -100,10 +100,17 @@ class RecallRequests:
                 hint="send the request to that broker",
             )
         left_ms = handle.time_ms - self.clock.now_ms()
-        if not 0 < left_ms < self.store_config().timer_delay_seconds_max * 1000:
+        seconds_max = self.store_config().timer_delay_seconds_max
+        if left_ms <= 0:
             raise RecallHandleError(
                 asked.recall_handle,
-                f"its time {handle.time_ms} has come, or is too far ahead",
-                hint="the message is delivered, or about to be",
+                "it comes too late",
+                hint="the message is delivered, or due within a second",
+            )
+        if left_ms >= seconds_max * 1000:
+            raise RecallHandleError(
+                asked.recall_handle,
+                f"its message would be due in {left_ms // 1000} s, above the limit of {seconds_max}",
+                hint="no message here is due so late; see timerMaxDelaySec",
             )
         return handle

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.pull.queue_reads import PullResult
     from orbitmq.client.aio.push.push_consumer import PushConsumer
     from orbitmq.client.aio.sending.producer import Producer
-    from orbitmq.client.aio.sending.transactions import TransactionProducer
+    from orbitmq.client.aio.sending.transactions import Transaction, TransactionProducer
 
 __all__ = [
     "Admin",
@@ -22,6 +22,7 @@ __all__ = [
     "PullResult",
     "PullStatus",
     "PushConsumer",
+    "Transaction",
     "TransactionProducer",
 ]
 
@@ -36,6 +37,7 @@ _names = LazyNames(
         "PullResult": "orbitmq.client.aio.pull.queue_reads",
         "PullStatus": "orbitmq.client.aio.instance.broker_calls",
         "PushConsumer": "orbitmq.client.aio.push.push_consumer",
+        "Transaction": "orbitmq.client.aio.sending.transactions",
         "TransactionProducer": "orbitmq.client.aio.sending.transactions",
     },
 )

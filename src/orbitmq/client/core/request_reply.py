@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
-from orbitmq.errors import MessageError
+from orbitmq.errors import MessageError, MessageTypeError
 from orbitmq.model import property_names
 from orbitmq.model.messages import Message
 from orbitmq.model.names import REPLY_TOPIC_SUFFIX
@@ -51,6 +51,11 @@ def as_request(
     message: Message, *, client_id: str, correlation_id: str, timeout_ms: float
 ) -> Message:
     """Make a message a request of this client."""
+    if message.delay_level or message.has_due_time:
+        raise MessageError(
+            "a request cannot be delayed: its requester waits for the reply",
+            hint="leave out the delay, or send the message without waiting for a reply",
+        )
     return message.with_reserved(
         {
             property_names.CORRELATION_ID: correlation_id,
@@ -62,6 +67,8 @@ def as_request(
 
 def reply_message(request: ReceivedMessage, reply: Reply) -> Message:
     """Make the message that replies to a request."""
+    if not isinstance(request, ReceivedMessage):
+        raise MessageTypeError("the request", request, takes="a message that was received")
     properties = request.properties
     missing = [name for name in _NEEDED if not properties.get(name)]
     if missing:

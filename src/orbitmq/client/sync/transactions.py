@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from orbitmq.client.aio.sending.transactions import Transaction, checked_state
+from orbitmq.client.aio.sending.transactions import Transaction as AioTransaction
 from orbitmq.client.aio.sending.transactions import TransactionProducer as AioTransactionProducer
+from orbitmq.client.aio.sending.transactions import checked_state
 from orbitmq.client.core.argument_checks import is_async_function
+from orbitmq.client.sync.blocking_client import BlockingCalls, waiting
 from orbitmq.client.sync.producer import Producer
 from orbitmq.errors import SettingsError
 
@@ -24,14 +26,64 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook
-    from orbitmq.client.aio.sending.transactions import OnCheck
+    from orbitmq.client.aio.sending.transactions import OnCheck, OnTransaction
     from orbitmq.client.core.sending.queue_selectors import Selector
+    from orbitmq.client.core.sending.send_results import SendResult
     from orbitmq.client.core.sending.transaction_states import TransactionResult, TransactionState
     from orbitmq.client.keywords import ProducerKeywords
+    from orbitmq.client.sync.background_loop import BackgroundLoop
     from orbitmq.clock import Clock
     from orbitmq.model.messages import Message
     from orbitmq.model.queues import MessageQueue
     from orbitmq.transport.hooks import RpcHook
+
+
+class Transaction(BlockingCalls[AioTransaction]):
+    """A message that is stored and waits for its end."""
+
+    end = waiting(AioTransaction.end)
+
+    def __init__(self, transaction: AioTransaction, running: Callable[[], BackgroundLoop]) -> None:
+        """Wrap a transaction; `running` returns the loop of its producer."""
+        self._client = transaction
+        self._running = running  # type: ignore[method-assign]  # a method of the producer's
+
+    def __repr__(self) -> str:
+        """Show which transaction it is."""
+        return repr(self._client)
+
+    @property
+    def message(self) -> Message:
+        """What is delivered if it is committed."""
+        return self._client.message
+
+    @property
+    def half(self) -> SendResult:
+        """Where its half message is stored."""
+        return self._client.half
+
+    @property
+    def message_id(self) -> str:
+        """The id that consumers and `on_check` see; keep it with what the transaction changes."""
+        return self._client.message_id
+
+    @property
+    def state(self) -> TransactionState:
+        """How the block ends the transaction, unless it raises."""
+        return self._client.state
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether `end` was called, by the block or in it."""
+        return self._client.is_ended
+
+    def roll_back_at_end(self) -> None:
+        """Roll back at the end of the block, instead of committing."""
+        self._client.roll_back_at_end()
+
+    def leave_open(self) -> None:
+        """Leave it open at the end of the block; the broker asks later how it ended."""
+        self._client.leave_open()
 
 
 class TransactionProducer(Producer):
@@ -72,7 +124,8 @@ class TransactionProducer(Producer):
         client = AioTransactionProducer(
             group,
             on_check=on_check,
-            on_transaction=on_transaction,
+            # Only `send_in_transaction` calls it, with a transaction that blocks.
+            on_transaction=cast("OnTransaction | None", on_transaction),
             hooks=hooks,
             rpc_hooks=rpc_hooks,
             clock=clock,
@@ -107,11 +160,11 @@ class TransactionProducer(Producer):
             )
         )
         try:
-            yield transaction
+            yield Transaction(transaction, self._running)
         except BaseException as error:
-            self._running().call(transaction.end_failed(error))
+            self._running().call(transaction.end_block(error))
             raise
-        self._running().call(transaction.end(transaction.state))
+        self._running().call(transaction.end_block(None))
 
     def send_in_transaction(
         self,
@@ -125,9 +178,10 @@ class TransactionProducer(Producer):
 
         If the function raises, the transaction stays open, and the broker asks `on_check`.
         """
-        listener = self._client.listener
-        transaction = self._running().call(
-            self._client.begin(message, timeout_ms=timeout_ms, queue=queue)
+        listener: Callable[..., Any] = self._client.listener
+        transaction = Transaction(
+            self._running().call(self._client.begin(message, timeout_ms=timeout_ms, queue=queue)),
+            self._running,
         )
         state = checked_state(listener(transaction, argument), "on_transaction")
-        return self._running().call(transaction.end(state))
+        return transaction.end(state)

@@ -13,7 +13,7 @@ from orbitmq.client import aio
 
 NAMES = ["Admin", "Producer", "PushConsumer", "LitePullConsumer", "PullConsumer"]
 # For the client instance, not for users.
-OF_MEMBERS = {"check_transaction", "topics"}
+OF_MEMBERS = {"answers_checks", "check_transaction", "topics"}
 # How each spells the same method.
 SPELLED = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__"}
 WITHOUT_OTHER = {"__anext__"}

@@ -177,7 +177,7 @@ class ClientInstance:
     async def add_producer(self, member: ProducerMember) -> None:
         """Add a producer, and tell the brokers already known."""
         self._add(self._producers, "producer", member.group, member)
-        await self._announce(self.heartbeat_now(), self._producers, member)
+        await self._announce(self._introduce_producers(), self._producers, member)
 
     async def remove_producer(self, member: ProducerMember) -> None:
         """Remove a producer, and tell the brokers."""
@@ -246,6 +246,23 @@ class ClientInstance:
         except BaseException:
             members.pop(member.group, None)
             raise
+
+    async def _introduce_producers(self) -> None:
+        await self._find_asking_brokers()
+        await self.heartbeat_now()
+
+    async def _find_asking_brokers(self) -> None:
+        """Look up all brokers if a producer of this client may be asked about transactions.
+
+        Any of them may have one of its group that was left open, also before its first send.
+        """
+        if not any(producer.answers_checks for producer in self._producers.values()):
+            self.routes.forget_further_brokers()
+            return
+        try:
+            await self.routes.find_all_brokers()
+        except OrbitError as error:
+            log.warning("brokers with transactions not looked up reason=%s", error)
 
     async def _look_up_topics(self, member: ConsumerMember) -> None:
         for topic in list(member.topics()):
@@ -319,6 +336,7 @@ class ClientInstance:
                 member.route_changed(topic)
 
     async def _renew_routes(self) -> None:
+        await self._find_asking_brokers()
         topics: set[str] = set()
         for producer in self._producers.values():
             topics.update(producer.topics())

@@ -19,6 +19,10 @@ class ProducerMember(Protocol):
     def group(self) -> str:
         """Its group, as brokers know it."""
 
+    @property
+    def answers_checks(self) -> bool:
+        """Whether brokers may ask it about transactions, so that all of them have to know it."""
+
     def topics(self) -> Iterable[str]:
         """The topics it sends to, whose routes are kept fresh."""
 

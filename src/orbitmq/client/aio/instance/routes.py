@@ -36,11 +36,12 @@ from orbitmq.model.names import TEMPLATE_TOPIC
 from orbitmq.model.routes import MASTER_ID, TopicRoute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from orbitmq.client.aio.instance.name_servers import NameServers
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
+    from orbitmq.model.routes import BrokerGroup
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class Routes:
         # The topics that they are created from.
         self._template_topics: set[str] = set()
         self._brokers: dict[str, dict[int, str]] = {}
+        # Brokers that no cached route needs to have.
+        self._further_brokers: Mapping[str, BrokerGroup] = {}
         self._addresses: frozenset[str] = frozenset()
         # Topics used since the last `renew`.
         self._asked: set[str] = set()
@@ -257,8 +260,19 @@ class Routes:
         known = self._known.get(topic)
         return [] if known is None else known.route.filter_servers.get(broker_address, [])
 
+    async def find_all_brokers(self) -> None:
+        """Look up all brokers, for which the routes of topics are not enough."""
+        self._further_brokers = (await self._name_servers.cluster_view()).brokers
+        self._map_brokers()
+
+    def forget_further_brokers(self) -> None:
+        """Forget the brokers that no cached route has."""
+        if self._further_brokers:
+            self._further_brokers = {}
+            self._map_brokers()
+
     def addresses(self) -> list[BrokerAddress]:
-        """Return every broker of the cached routes."""
+        """Return every known broker."""
         return [
             BrokerAddress(name, broker_id, address)
             for name, addresses in self._brokers.items()
@@ -266,7 +280,7 @@ class Routes:
         ]
 
     def is_broker(self, address: str) -> bool:
-        """Whether a cached route has a broker at this address."""
+        """Whether a known broker has this address."""
         return address in self._addresses
 
     # --- inside -------------------------------------------------------------------------------
@@ -324,10 +338,9 @@ class Routes:
         return True
 
     def _map_brokers(self) -> None:
+        groups = [group for known in self._known.values() for group in known.route.brokers]
         self._brokers = {
-            group.name: group.addresses
-            for known in self._known.values()
-            for group in known.route.brokers
+            group.name: group.addresses for group in (*self._further_brokers.values(), *groups)
         }
         self._addresses = frozenset(
             address for addresses in self._brokers.values() for address in addresses.values()

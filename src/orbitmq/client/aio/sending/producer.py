@@ -145,7 +145,12 @@ class Producer(TracedClient):
         request = SendRequest(
             message, SendMode.AWAITED, self._time(timeout_ms), queue, selector, argument
         )
-        if self._accumulator is not None and selector is None and isinstance(message, Message):
+        if (
+            self._accumulator is not None
+            and selector is None
+            and argument is None
+            and isinstance(message, Message)
+        ):
             return await self._accumulator.add(
                 sender.created(message), queue=queue, timeout_ms=request.timeout_ms
             )
@@ -268,7 +273,7 @@ class Producer(TracedClient):
         """
         self._running_sender()
         if not isinstance(handle, str):
-            raise RecallHandleError(repr(handle))
+            raise RecallHandleError(handle)
         instance = self._owner or self._instance
         assert instance is not None
         recalled = RecallHandle.decode(handle)
@@ -297,6 +302,11 @@ class Producer(TracedClient):
     def group(self) -> str:
         """Its group, as brokers know it."""
         return self._group
+
+    @property
+    def answers_checks(self) -> bool:
+        """Whether brokers may ask it about transactions."""
+        return False
 
     def topics(self) -> Iterable[str]:
         """The topics it sends to, whose routes are kept fresh."""

@@ -79,6 +79,12 @@ class Requesting:
         answers = self._instance.answers
         send_timeout_ms, left_ms = self._options.send_timeout_ms, timeout_ms
         correlation_id = str(uuid.uuid4())
+        request = as_request(
+            message,
+            client_id=self._instance.client_id,
+            correlation_id=correlation_id,
+            timeout_ms=timeout_ms,
+        )
         answer = answers.expect(correlation_id)
         sent: asyncio.Future[SendResult] = asyncio.get_running_loop().create_future()
         sent.add_done_callback(partial(_fail, answer))
@@ -89,12 +95,7 @@ class Requesting:
                 left_ms = timeout_ms - (self._clock.monotonic_ms() - began_ms)
                 await self._send(
                     SendRequest(
-                        as_request(
-                            message,
-                            client_id=self._instance.client_id,
-                            correlation_id=correlation_id,
-                            timeout_ms=timeout_ms,
-                        ),
+                        request,
                         SendMode.ASYNC,
                         max(1.0, min(left_ms, send_timeout_ms)),
                         queue,

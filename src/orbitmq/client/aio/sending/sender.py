@@ -71,7 +71,7 @@ class Sender:
         if target is None:
             return None
         send_queue: SendQueue | None = None
-        if request.queue is not None or request.selector is not None:
+        if _names_queue(request):
             send_queue = target.find_queue(_chosen_queue(request, target))
             if send_queue is None:
                 return None
@@ -154,7 +154,7 @@ class Sender:
         target = await self.targets.find(
             outgoing.topic, timeout_ms=deadline_ms - self._parts.clock.monotonic_ms()
         )
-        if request.queue is None and request.selector is None:
+        if not _names_queue(request):
             return outgoing, target, None
         queue = _chosen_queue(request, target)
         left_ms = deadline_ms - self._parts.clock.monotonic_ms()
@@ -192,10 +192,19 @@ class Sender:
         await self.targets.stop()
 
 
+def _names_queue(request: SendRequest) -> bool:
+    return request.queue is not None or request.selector is not None or request.argument is not None
+
+
 def _chosen_queue(request: SendRequest, target: SendTarget) -> MessageQueue:
     """Return the queue that the user or the selector chose."""
     queue = request.queue
     by = "queue"
+    if request.argument is not None and request.selector is None:
+        raise MessageError(
+            f"a send got argument={request.argument!r:.60} without a selector, which would use it",
+            hint="pass selector=, for example queue_selectors.by_hash",
+        )
     if request.selector is not None:
         if queue is not None:
             raise MessageError("a send got both a queue and a selector", hint="pass one of them")

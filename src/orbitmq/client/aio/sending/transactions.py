@@ -74,12 +74,18 @@ class Transaction:
         """The id that consumers and `on_check` see; keep it with what the transaction changes."""
         return self.half.message_id
 
+    def __repr__(self) -> str:
+        """Show which transaction it is."""
+        return f"<Transaction {self.message_id} of topic {self.message.topic!r}>"
+
     def roll_back_at_end(self) -> None:
         """Roll back at the end of the block, instead of committing."""
+        self._check_open()
         self._state = TransactionState.ROLLBACK
 
     def leave_open(self) -> None:
         """Leave it open at the end of the block; the broker asks later how it ended."""
+        self._check_open()
         self._state = TransactionState.UNKNOWN
 
     @property
@@ -87,15 +93,40 @@ class Transaction:
         """How the block ends the transaction, unless it raises."""
         return self._state
 
-    async def end(self, state: TransactionState) -> TransactionResult:
-        """End the transaction, and wait for the broker; continues if the caller is cancelled."""
+    @property
+    def is_ended(self) -> bool:
+        """Whether `end` was called, by the block or in it."""
+        return self._is_ended
+
+    def _check_open(self) -> None:
         if self._is_ended:
             raise StateError(
                 f"transaction {self.message_id} has ended already", hint="end each one once"
             )
+
+    async def end(self, state: TransactionState) -> TransactionResult:
+        """End the transaction, and wait for the broker; continues if the caller is cancelled.
+
+        A block does this at its end, unless it was done in the block.
+        """
+        self._check_open()
+        if not isinstance(state, TransactionState):
+            raise SettingsError(
+                f"a transaction cannot end with {state!r:.60}",
+                hint="pass TransactionState.COMMIT, ROLLBACK or UNKNOWN",
+            )
         self._is_ended = True
         await run_to_completion(self._producer.end(self, state), name="end of a transaction")
         return TransactionResult(state=state, half=self.half)
+
+    async def end_block(self, error: BaseException | None) -> None:
+        """End it with its block, which raised an error or none, unless it was ended there."""
+        if self._is_ended:
+            return
+        if error is not None:
+            await self.end_failed(error)
+        else:
+            await self.end(self._state)
 
     async def end_failed(self, error: BaseException) -> None:
         """Roll back because of an error, which says so if the broker did not confirm it."""
@@ -122,10 +153,7 @@ class TransactionBlock:
         self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
         assert self._transaction is not None
-        if error is not None:
-            await self._transaction.end_failed(error)
-        else:
-            await self._transaction.end(self._transaction.state)
+        await self._transaction.end_block(error)
 
 
 class TransactionProducer(Producer):
@@ -219,6 +247,13 @@ class TransactionProducer(Producer):
             self._reports -= 1
             if not self._reports:
                 self._all_reported.set()
+
+    # --- as a member of its client instance ---------------------------------------------------
+
+    @property
+    def answers_checks(self) -> bool:
+        """Whether brokers may ask it about transactions."""
+        return True
 
     # --- sending ------------------------------------------------------------------------------
 
