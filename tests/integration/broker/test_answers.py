@@ -140,6 +140,35 @@ async def test_a_requester_that_does_not_react_is_waited_for_ten_seconds(
     requester.answers.set()
 
 
+async def test_a_requester_that_does_not_react_takes_few_of_the_calls_to_clients(
+    site: Site, peer: Peer, requester: Requester
+) -> None:
+    requester.answers.clear()
+    header = send_header(REPLY_TOPIC, kind=SendAnswer, **TO_ME)
+    asking = [asyncio.create_task(peer.ask(header, b"late")) for _ in range(80)]
+    await until(lambda: len(requester.pushed) == 16)
+
+    await site.advance_until(lambda: all(each.done() for each in asking))
+
+    assert {(await each).code for each in asking} == {ResponseCode.SYSTEM_ERROR}
+    assert len(requester.pushed) == 16
+    # It is left alone for a while, and then gets what is for it again.
+    assert "no answer from" in (await peer.ask(header, b"later")).remark
+    assert len(requester.pushed) == 16
+    requester.answers.set()
+    await site.clock.advance(10_000)
+    assert (await peer.ask(header, b"in time")).code == ResponseCode.SUCCESS
+
+
+async def test_many_answers_to_one_requester_take_turns(peer: Peer, requester: Requester) -> None:
+    header = send_header(REPLY_TOPIC, kind=SendAnswer, **TO_ME)
+
+    replies = await asyncio.gather(*(peer.ask(header, b"%d" % n) for n in range(200)))
+
+    assert {reply.code for reply in replies} == {ResponseCode.SUCCESS}
+    assert len(requester.pushed) == 200
+
+
 async def test_a_requester_that_leaves_while_it_is_pushed_to_is_gone(
     peer: Peer, requester: Requester
 ) -> None:

@@ -7,17 +7,20 @@ this broker      pushes the answer to the requester (326), and stores it
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from orbitmq.broker.hot_path import born_host
 from orbitmq.broker.send_replies import durability_text
 from orbitmq.broker.send_rules import waits_for_store
-from orbitmq.errors import MessageError, OrbitError, RequestRefusedError
+from orbitmq.clock import time_limit
+from orbitmq.errors import CallTimeoutError, MessageError, OrbitError, RequestRefusedError
 from orbitmq.model import property_names
-from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.codes import RequestCode, ResponseCode, request_name
 from orbitmq.protocol.command import request as make_request
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.answers import PushAnswer
@@ -42,6 +45,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PUSH_TIMEOUT_MS: Final = 10_000
+# Unanswered pushes to one requester; others wait for their turn. A requester that does not answer
+# must not use up the calls to clients that a broker may have in flight.
+_PUSHES_MAX: Final = 16
+# For how long nothing is pushed to a requester that did not answer.
+_SILENCE_MS: Final = 10_000
 # Characters of a client id, or of a requester's remark, that a refusal quotes.
 _SHOWN_MAX: Final = 300
 _HEADERS: Final[dict[int, type[SendMessage]]] = {
@@ -50,6 +58,14 @@ _HEADERS: Final[dict[int, type[SendMessage]]] = {
 }
 # Compat: the id of an answer that is not stored; Java fails without one.
 _NOT_STORED: Final = "0"
+
+
+@dataclass(slots=True, eq=False)
+class _Pushes:
+    """The pushes to one requester."""
+
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_PUSHES_MAX))
+    silent_until_ms: float = 0.0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -64,6 +80,9 @@ class AnswerRequests:
     members: Members
     sending: SendRequests
     clock: Clock
+    _pushes: WeakKeyDictionary[Connection, _Pushes] = field(
+        default_factory=WeakKeyDictionary, init=False
+    )
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -147,7 +166,7 @@ class AnswerRequests:
             store_timestamp_ms=Long(now_ms),
         )
         try:
-            reply = await client.connection.ask(make_request(header, body), _PUSH_TIMEOUT_MS)
+            reply = await self._call(client.connection, make_request(header, body))
         except OrbitError as error:
             raise _not_pushed(
                 f"push reply message to {shown} fail: {error}",
@@ -158,6 +177,31 @@ class AnswerRequests:
                 f"push reply message to {shown} fail: {reply.remark[:_SHOWN_MAX] or reply.code}",
                 hint="the requester no longer waits for it",
             )
+
+    async def _call(self, requester: Connection, push: Command) -> Command:
+        """Call a requester in turn; raises at once if it did not answer a moment ago."""
+        pushes = self._pushes.get(requester)
+        if pushes is None:
+            pushes = self._pushes[requester] = _Pushes()
+        if pushes.turns.locked():
+            try:
+                async with time_limit(self.clock, _PUSH_TIMEOUT_MS):
+                    await pushes.turns.acquire()
+            except TimeoutError:
+                raise _no_answer_from(requester) from None
+        else:
+            await pushes.turns.acquire()
+        try:
+            if self.clock.monotonic_ms() < pushes.silent_until_ms:
+                raise _no_answer_from(requester)
+            return await requester.ask(push, _PUSH_TIMEOUT_MS)
+        except CallTimeoutError:
+            now_ms = self.clock.monotonic_ms()
+            if now_ms >= pushes.silent_until_ms:
+                pushes.silent_until_ms = now_ms + _SILENCE_MS
+            raise
+        finally:
+            pushes.turns.release()
 
     async def _store(
         self,
@@ -188,6 +232,11 @@ class AnswerRequests:
             # The requester has it, which is what counts.
             log.debug("reply not stored topic=%s reason=%s", destination.topic, error)
             return None
+
+
+def _no_answer_from(requester: Connection) -> CallTimeoutError:
+    call = request_name(PushAnswer.CODE)
+    return CallTimeoutError(requester.address, call, _PUSH_TIMEOUT_MS)
 
 
 def _not_pushed(reason: str, *, hint: str) -> RequestRefusedError:
