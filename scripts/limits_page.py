@@ -144,7 +144,8 @@ COSTS = (
     ),
     Cost(
         (_CODE.CONSUMER_SEND_MSG_BACK,),
-        "one read in a thread, and one append of a stored message",
+        "one read in a thread, and one append of a stored message; half messages and messages that "
+        "are not due yet are refused",
         "the copy; the group's retry or dead-letter topic",
     ),
     Cost(

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from orbitmq.clock import ManualClock, settle
+from orbitmq.disk import off_loop
 from orbitmq.model.groups import GroupConfig
+from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC, TIMER_TOPIC
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.retries import SendBack
 from orbitmq.record.message_id import decode_message_id
+from orbitmq.store.log.draft import Draft
 from tests.integration.broker.conftest import Peer, Site, crash_image, running
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -252,6 +255,45 @@ async def test_an_invalid_send_back_is_refused(peer: Peer) -> None:
     assert stranger.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert nowhere.code == ResponseCode.SYSTEM_ERROR
     assert str(place + 1) in nowhere.remark
+
+
+@pytest.mark.parametrize(
+    ("kept_in", "properties"),
+    [
+        (HALF_TOPIC, {"TRAN_MSG": "true", "PGROUP": "producers"}),
+        (TIMER_TOPIC, {"TIMER_DELAY_SEC": "86400"}),
+        (SCHEDULE, {"DELAY": "18"}),
+    ],
+)
+async def test_a_message_that_was_not_delivered_yet_cannot_be_sent_back(
+    site: Site, peer: Peer, kept_in: str, properties: dict[str, str]
+) -> None:
+    await peer.make_topic("T")
+    await peer.heartbeat("c")
+    place = await put(peer, b"body", **properties)
+
+    retry = await hand_back(peer, place, level=1)
+    dead_letter = await hand_back(peer, place, level=-1)
+
+    assert retry.code == dead_letter.code == ResponseCode.NO_PERMISSION
+    assert f"{place} in the log is of the topic {kept_in!r}" in retry.remark
+    assert site.broker.store.end_of(SCHEDULE, 0) == 0
+    assert site.broker.store.end_of("%DLQ%g", 0) == 0
+
+
+async def test_a_consumer_of_transactions_that_were_given_up_may_send_one_back(
+    site: Site, peer: Peer
+) -> None:
+    await peer.heartbeat("c", topic=CHECKED_TOO_OFTEN_TOPIC)
+    given_up = Draft(topic=CHECKED_TOO_OFTEN_TOPIC, queue_id=0, body=b"given up")
+    receipt = site.broker.store.append(given_up)
+    await off_loop(site.broker.store.flush)
+    site.broker.store.publish()
+
+    reply = await hand_back(peer, receipt.physical_offset, level=1)
+
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    await site.stored("%RETRY%g", 0, 1)
 
 
 # --- sent to the retry topic by the consumer itself -------------------------------------------

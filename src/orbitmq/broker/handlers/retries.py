@@ -11,6 +11,12 @@ from orbitmq.broker.send_rules import Destination, delay
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.model import property_names
+from orbitmq.model.names import (
+    BROKER_ONLY_TOPICS,
+    CHECKED_TOO_OFTEN_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    SELF_TEST_TOPIC,
+)
 from orbitmq.model.topics import Permission, UnitFlag
 from orbitmq.model.versions import V3_4_9
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -34,6 +40,12 @@ if TYPE_CHECKING:
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
 
+# What the broker keeps for itself. Operators and monitors consume the three that are left out.
+_NEVER_DELIVERED: Final = BROKER_ONLY_TOPICS - {
+    CHECKED_TOO_OFTEN_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    SELF_TEST_TOPIC,
+}
 # Compat: the first retry uses the third delay level.
 _FIRST_LEVEL: Final = 3
 # Compat: what dead letters carry, instead of the level of their last retry.
@@ -80,6 +92,14 @@ class RetryRequests:
                 ResponseCode.SYSTEM_ERROR,
                 f"look message by offset failed, {asked.physical_offset}",
                 hint="the message was deleted meanwhile, or never was there",
+            )
+        if message.topic in _NEVER_DELIVERED:
+            # Half messages and messages that are not due would reach consumers by this.
+            raise RequestRefusedError(
+                ResponseCode.NO_PERMISSION,
+                f"the message at {asked.physical_offset} in the log is of the topic "
+                f"{message.topic!r}, which no consumer gets messages from",
+                hint="send back a message that was delivered, by its own position in the log",
             )
         retries_max = group.retries_max
         if request.version >= V3_4_9 and asked.retries_max is not None:
