@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 LENGTH: Final = struct.Struct(">I")
 CAUSE_LENGTH_MAX: Final = 500
+# Between the cause of a failure and the message that the function failed on.
+AT_MESSAGE: Final = "; message "
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):
@@ -76,8 +78,8 @@ def filter_batch(
         try:
             accepts = _accepts(function, message, context)
         except (Exception, SystemExit) as error:  # noqa: BLE001  # the border: it becomes an answer
-            at_message = f"message {message.message_id} at offset {message.queue_offset}"
-            outcome.failure = f"{_cause(error)}; {at_message}"
+            at_message = f"{message.message_id} at offset {message.queue_offset}"
+            outcome.failure = f"{_cause(error, function)}{AT_MESSAGE}{at_message}"
             break
         end = at + message.size
         if accepts:
@@ -104,10 +106,26 @@ def _add_span(spans: list[int], start: int, end: int) -> None:
         spans += (start, end)
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException, function: FilterFunction | None = None) -> str:
     text = f"{type(error).__name__}: {error}"[:CAUSE_LENGTH_MAX]
-    places = traceback.extract_tb(error.__traceback__)
-    return f"{text}, at {places[-1].filename}:{places[-1].lineno}" if places else text
+    place = _place(error, function)
+    return f"{text}, at {place}" if place else text
+
+
+def _place(error: BaseException, function: FilterFunction | None) -> str:
+    """The innermost line of the function's own module, else where it is defined, else the last."""
+    places = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+    if function is not None:
+        module = sys.modules.get(getattr(function, "__module__", None) or "")
+        own = [place for place in places if place[0] == getattr(module, "__file__", None)]
+        # If it takes other arguments, or returned something wrong, the traceback does not show it.
+        places = own or _definition(function) or places
+    return f"{places[-1][0]}:{places[-1][1]}" if places else ""
+
+
+def _definition(function: FilterFunction) -> list[tuple[str, int | None]]:
+    code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+    return [(code.co_filename, code.co_firstlineno)] if code else []
 
 
 def main(name: str, *, time_limit_ms: int, memory_bytes_max: int) -> None:

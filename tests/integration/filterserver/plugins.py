@@ -9,6 +9,7 @@ import pytest
 
 SOURCE = """
 import ctypes
+import json
 import os
 import sys
 import threading
@@ -45,6 +46,15 @@ def fails_on_poison(message, context):
     if message.body == b"poison":
         raise ValueError("cannot read this order")
     return True
+
+
+def reads_json(message, context):
+    return json.loads(message.body)["weight_kg"] > 30  # json
+
+
+class ReadsJson:
+    def __call__(self, message, context):
+        return json.loads(message.body)["weight_kg"] > 30  # json of a class
 
 
 def hangs(message, context):
@@ -95,6 +105,8 @@ NAMES = {
     "shop.Nothing": "nothing",
     "shop.Counts": "CountsItsCalls",
     "shop.Poison": "fails_on_poison",
+    "shop.Json": "reads_json",
+    "shop.JsonClass": "ReadsJson",
     "shop.Hangs": "hangs",
     "shop.HangsInC": "hangs_in_c",
     "shop.Slow": "takes_half_a_limit",

@@ -11,6 +11,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.record.decode import decode_records
 from tests.integration.filterserver.conftest import Site
+from tests.integration.filterserver.plugins import SOURCE
 from tests.waiting import until
 
 
@@ -46,6 +47,28 @@ async def test_messages_before_a_failure_are_delivered_and_the_failure_names_its
     assert "shop_filters.py:" in failed.remark
     assert failed.remark.endswith(" at offset 2")
     assert bodies(after) == [b"3"]
+
+
+def line_of(text: str) -> int:
+    return 1 + next(at for at, line in enumerate(SOURCE.splitlines()) if line.endswith(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("shop.Json", line_of("# json")),
+        ("shop.JsonClass", line_of("# json of a class")),
+        ("shop.Forgets", line_of("def forgets_to_return(message, context):")),
+    ],
+)
+async def test_a_failure_names_the_line_of_the_function_not_of_a_library(
+    site: Site, name: str, line: int
+) -> None:
+    await site.send(b"no JSON")
+
+    failed = await site.pull(name)
+
+    assert f"/shop_filters.py:{line}; message " in failed.remark
 
 
 async def test_a_broken_function_fails_its_own_pulls_only(site: Site) -> None:
