@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.clock import SystemClock
 from orbitmq.filterserver.broker_link import BrokerLink
 from orbitmq.filterserver.config import FilterServerConfig
+from orbitmq.filterserver.failure_log import FailureLog
 from orbitmq.filterserver.filter_classes import FilterClasses
 from orbitmq.filterserver.handlers import FilterRequests
 from orbitmq.filterserver.plugins import GROUP, installed_filters
@@ -70,7 +71,11 @@ class FilterServer:
         self.broker = BrokerLink(config.broker, clock=clock)
         self.classes = FilterClasses(self.broker.subscription_of)
         self._requests = FilterRequests(
-            broker=self.broker, classes=self.classes, workers=self.workers, clock=clock
+            broker=self.broker,
+            classes=self.classes,
+            workers=self.workers,
+            failures=FailureLog(clock),
+            clock=clock,
         )
         self.server = RpcServer(
             self._requests.by_code(),

@@ -23,6 +23,7 @@ from orbitmq.protocol.requests.pulling import PullMessages, PullReply
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.filterserver.broker_link import BrokerLink
+    from orbitmq.filterserver.failure_log import FailureLog
     from orbitmq.filterserver.filter_classes import FilterClasses
     from orbitmq.filterserver.worker import Outcome
     from orbitmq.filterserver.workers import FilterWorkers
@@ -51,6 +52,7 @@ class FilterRequests:
     classes: FilterClasses
     # The installed filters, by name.
     workers: Mapping[str, FilterWorkers]
+    failures: FailureLog
     clock: Clock
     # Held pulls are answered then, with nothing.
     is_stopping: bool = field(default=False)
@@ -70,6 +72,15 @@ class FilterRequests:
     async def pull(self, connection: Connection, request: Command) -> Command:
         """Answer a pull with the messages that the function of its class accepts."""
         asked = PullMessages.decode(request.fields)
+        try:
+            return await self._pull(connection, request, asked)
+        except FilterFunctionError as error:
+            self.failures.note(error, asked.consumer_group)
+            # The server would log it for every retry of the consumer.
+            error.routine = True
+            raise
+
+    async def _pull(self, connection: Connection, request: Command, asked: PullMessages) -> Command:
         workers = self._find(await self.classes.of(asked))
         scan_ends_ms = self.clock.monotonic_ms() + _SCAN_MS_MAX
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 
 import pytest
@@ -69,6 +70,23 @@ async def test_a_failure_names_the_line_of_the_function_not_of_a_library(
     failed = await site.pull(name)
 
     assert f"/shop_filters.py:{line}; message " in failed.remark
+
+
+async def test_a_failure_that_repeats_is_logged_once(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    await site.send(b"poison", b"poison", b"no JSON")
+
+    for _ in range(3):
+        # Another message is the same failure.
+        await site.pull("shop.Poison", 0)
+        await site.pull("shop.Poison", 1)
+    await site.pull("shop.Json", 2)
+
+    logged = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    poison, other = (line for line in logged if "shop." in line)
+    assert "reason=filter shop.Poison: ValueError: cannot read this order, at " in poison
+    assert "filter shop.Json: JSONDecodeError" in other
 
 
 async def test_a_broken_function_fails_its_own_pulls_only(site: Site) -> None:
