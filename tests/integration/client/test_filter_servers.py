@@ -207,12 +207,24 @@ async def test_a_consumer_can_change_to_a_class_and_back(
     assert seen.bodies == [*numbers(0, 3), b"3", b"6", b"10"]
 
 
-@pytest.mark.parametrize("wrong", ["", 3, "x" * 300, b"shop.EveryThird"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["", 3, "x" * 300, b"shop.EveryThird", "not a class !", "shop..Third", "shop.3rd", "shop.A\n"],
+)
 async def test_a_wrong_class_is_refused(cluster: Cluster, topic: str, wrong: str) -> None:
     consumer = consumer_of(cluster, "g", on_message=lambda _: None)
 
     with pytest.raises(FilterError, match="filter_class is"):
         consumer.subscribe(topic, filter_class=wrong)
+
+
+@pytest.mark.parametrize("name", ["Heavy", "org.example.Heavy", "org.example.Größe$Inner"])
+async def test_a_name_of_a_java_class_is_accepted(cluster: Cluster, topic: str, name: str) -> None:
+    consumer = consumer_of(cluster, "g", on_message=lambda _: None)
+
+    consumer.subscribe(topic, filter_class=name)
+
+    assert consumer._subscriptions.of(topic).expression == name
 
 
 @pytest.mark.parametrize("expression", ["paid", by_sql("a > 3")])

@@ -76,6 +76,13 @@ def class_subscription_of(topic: str, filter_class: object, *, version_ms: int) 
             f"filter_class is {filter_class!r:.60}",
             hint="it takes the name of a filter, as `orbitmq filterserver filters` lists them",
         )
+    # Java's names of nested classes contain a dollar.
+    if not all(part.isidentifier() for part in filter_class.replace("$", "_").split(".")):
+        raise FilterError(
+            f"filter_class is {filter_class!r:.60}, which no class can have as its name",
+            hint="write it like org.example.HeavyShipments: words of letters, digits and _, with "
+            "dots between them; `orbitmq filterserver filters` lists those installed",
+        )
     return Subscription(
         topic=topic,
         class_filter=True,
