@@ -296,6 +296,36 @@ async def test_a_plain_check_function_runs_in_a_thread(
     assert states == []
 
 
+async def test_check_functions_that_hang_are_called_once_and_delay_nothing_else(
+    cluster: Cluster, topic: str, group: str
+) -> None:
+    await with_fast_checks(cluster)
+    await cluster.make_topic(topic, queues=1)
+    called: list[bytes] = []
+    released = threading.Event()
+
+    def on_check(message: ReceivedMessage) -> TransactionState:
+        called.append(message.body)
+        released.wait(60)
+        return COMMIT
+
+    bodies = [b"%d" % number for number in range(20)]
+    async with TransactionProducer(group, on_check=on_check, namesrv=cluster.namesrv) as producer:
+        for body in bodies:
+            async with producer.transaction(Message(topic, body)) as transaction:
+                transaction.leave_open()
+        halves = cluster.brokers["broker-a"]._transactions.halves
+        await until(lambda: all(half.checks > 2 for half in halves.halves.values()))
+
+        # Only 16 run at a time; the threads of the program are free.
+        assert len(called) == 16
+        assert await asyncio.to_thread(threading.active_count)
+        released.set()
+        await until(lambda: sorted(delivered(cluster, topic)) == sorted(bodies))
+
+    assert sorted(called) == sorted(bodies)
+
+
 async def test_a_check_that_fails_is_asked_again(
     cluster: Cluster, topic: str, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from orbitmq.client.aio.sending.transactions import Transaction as AioTransaction
 from orbitmq.client.aio.sending.transactions import TransactionProducer as AioTransactionProducer
-from orbitmq.client.aio.sending.transactions import checked_state
 from orbitmq.client.core.argument_checks import is_async_function
+from orbitmq.client.core.sending.transaction_states import checked_state
 from orbitmq.client.sync.blocking_client import BlockingCalls, waiting
 from orbitmq.client.sync.producer import Producer
 from orbitmq.errors import SettingsError
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook
-    from orbitmq.client.aio.sending.transactions import OnCheck, OnTransaction
+    from orbitmq.client.aio.sending.transaction_checks import OnCheck
+    from orbitmq.client.aio.sending.transactions import OnTransaction
     from orbitmq.client.core.sending.queue_selectors import Selector
     from orbitmq.client.core.sending.send_results import SendResult
     from orbitmq.client.core.sending.transaction_states import TransactionResult, TransactionState

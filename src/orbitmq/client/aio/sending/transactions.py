@@ -18,17 +18,19 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from orbitmq.client.aio.instance.broker_calls import location_of
 from orbitmq.client.aio.sending.producer import Producer
 from orbitmq.client.aio.sending.send_hooks import CheckForbiddenHook, SendHook
+from orbitmq.client.aio.sending.transaction_checks import Check, OnCheck, TransactionChecks
 from orbitmq.client.core.argument_checks import is_async_function
-from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
+from orbitmq.client.core.consuming.received_message import received_messages
 from orbitmq.client.core.sending.send_results import SendResult, SendStatus
 from orbitmq.client.core.sending.transaction_states import (
     TransactionResult,
     TransactionState,
+    checked_state,
     half_message,
     outcome_of,
 )
@@ -51,10 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Check functions that run at the same time; further checks wait.
-_CHECKS_MAX: Final = 16
-
-OnCheck = Callable[[ReceivedMessage], TransactionState | Awaitable[TransactionState]]
 OnTransaction = Callable[["Transaction", Any], TransactionState | Awaitable[TransactionState]]
 
 
@@ -196,13 +194,13 @@ class TransactionProducer(Producer):
                 hint="pass a function that takes a Transaction and an argument",
             )
         super().__init__(group, hooks=hooks, rpc_hooks=rpc_hooks, clock=clock, **options)
-        self._on_check = on_check
         self._on_transaction = on_transaction
-        self._checks = asyncio.Semaphore(_CHECKS_MAX)
+        self._checks = TransactionChecks(
+            on_check, group=self._group, is_stopping=lambda: self._state.stopping
+        )
         # Ends and check functions in progress, for which a stop waits.
         self._reports = 0
         self._all_reported = asyncio.Event()
-        self._checking: set[asyncio.Task[Any]] = set()
 
     # --- lifecycle ----------------------------------------------------------------------------
 
@@ -219,6 +217,7 @@ class TransactionProducer(Producer):
             await super()._close()
         finally:
             await self._wait_for_reports()
+            self._checks.end()
 
     async def _wait_for_reports(self) -> None:
         try:
@@ -231,8 +230,7 @@ class TransactionProducer(Producer):
                 "transactions left to a check count=%d group=%s reason=the producer is stopped",
                 self._reports, self._group,
             )  # fmt: skip
-            for task in self._checking:
-                task.cancel()
+            self._checks.cancel()
 
     @contextmanager
     def _reporting(self) -> Iterator[ClientInstance]:
@@ -382,42 +380,23 @@ class TransactionProducer(Producer):
             record, check.broker_name or address, namespace=self._options.namespace
         )
         with self._reporting() as instance:
-            state = await self._checked(message)
-            if state is not None:
-                await self._answer(instance, address, check, message, state)
-
-    async def _checked(self, message: ReceivedMessage) -> TransactionState | None:
-        """Call the check function; None if it fails, and the broker asks again."""
-        async with self._checks:
-            if self._state.stopping:
-                return None
-            task = asyncio.current_task()
-            assert task is not None
-            self._checking.add(task)
-            try:
-                return checked_state(await _call(self._on_check, message), "on_check")
-            except Exception:
-                log.exception(
-                    "check of a transaction failed; the broker asks again id=%s", message.message_id
-                )
-                return None
-            finally:
-                self._checking.discard(task)
+            answered = await self._checks.answer(Check(address, check, message), len(record))
+            if answered is not None:
+                await self._answer(instance, *answered)
 
     async def _answer(
         self,
         instance: ClientInstance,
-        address: str,
-        check: CheckTransaction,
-        message: ReceivedMessage,
+        check: Check,
         state: TransactionState,
     ) -> None:
+        address, header, message = check
         if self._send_tracing is not None:
             self._send_tracing.decided(
                 message,
                 message.message_id,
                 state,
-                transaction_id=check.transaction_id,
+                transaction_id=header.transaction_id,
                 address=address,
                 from_check=True,
             )
@@ -426,13 +405,13 @@ class TransactionProducer(Producer):
         answer = EndTransaction(
             topic=message.stored_queue.topic,
             producer_group=self._group,
-            half_offset=check.half_offset,
-            physical_offset=check.physical_offset,
+            half_offset=header.half_offset,
+            physical_offset=header.physical_offset,
             outcome=outcome_of(state),
             is_answer=True,
             message_id=message.message_id,
-            transaction_id=check.transaction_id,
-            broker_name=check.broker_name,
+            transaction_id=header.transaction_id,
+            broker_name=header.broker_name,
         )
         try:
             await instance.rpc.call(address, answer, timeout_ms=self._options.call_timeout_ms)
@@ -441,16 +420,6 @@ class TransactionProducer(Producer):
                 "end of a checked transaction not confirmed id=%s broker=%s reason=%s",
                 message.message_id, address, error,
             )  # fmt: skip
-
-
-def checked_state(state: object, by: str) -> TransactionState:
-    """Raise SettingsError unless a function returned a state."""
-    if not isinstance(state, TransactionState):
-        raise SettingsError(
-            f"{by} returned {state!r:.60}, which says nothing about the transaction",
-            hint="return TransactionState.COMMIT, ROLLBACK or UNKNOWN",
-        )
-    return state
 
 
 async def _call(function: Callable[..., Any], *arguments: object) -> object:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from orbitmq.client.core.sending.send_results import SendResult
-from orbitmq.errors import MessageError, MessageTypeError
+from orbitmq.errors import MessageError, MessageTypeError, SettingsError
 from orbitmq.model import property_names
 from orbitmq.model.messages import Message
 from orbitmq.record.layout import SystemFlag
@@ -48,6 +48,16 @@ class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
 def outcome_of(state: TransactionState) -> int:
     """The number that stands for a state on the wire."""
     return _OUTCOMES[state]
+
+
+def checked_state(state: object, by: str) -> TransactionState:
+    """Raise SettingsError unless a function returned a state."""
+    if not isinstance(state, TransactionState):
+        raise SettingsError(
+            f"{by} returned {state!r:.60}, which says nothing about the transaction",
+            hint="return TransactionState.COMMIT, ROLLBACK or UNKNOWN",
+        )
+    return state
 
 
 def half_message(message: Message, group: str) -> Message:
