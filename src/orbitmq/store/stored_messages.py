@@ -307,6 +307,11 @@ class StoredMessages:
         """Read one message by the id from its receipt; None if there is no such message."""
         return self.message_at(decode_message_id(message_id)[2])
 
+    @property
+    def has_key_index(self) -> bool:
+        """Whether messages on disk are found by key."""
+        return self._indexes is not None
+
     def find(
         self,
         topic: str,

@@ -287,6 +287,25 @@ async def test_a_transaction_that_was_given_up_is_resumed_once(
     assert "was resumed before" in (await peer.ask(resume)).remark
 
 
+@pytest.mark.parametrize(
+    "options", [{**OPTIONS, "transactionCheckMax": "1", "messageIndexEnable": "false"}]
+)
+async def test_without_the_key_index_no_transaction_that_was_given_up_is_resumed(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    await prepare(peer, b"b")
+    await group.join("p1")
+    await site.stored(CHECKED_TOO_OFTEN_TOPIC, 0, 1)
+    (lost,) = await peer.read(CHECKED_TOO_OFTEN_TOPIC)
+
+    reply = await peer.ask(ResumeTransaction(message_id=lost.message_id))
+
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert "'A1' may have been resumed before" in reply.remark
+    assert "messageIndexEnable=true" in reply.remark
+    assert len(site.broker._transactions.halves) == 0
+
+
 async def test_checks_of_an_open_transaction_can_be_counted_from_the_start(
     site: Site, peer: Peer, group: Group
 ) -> None:

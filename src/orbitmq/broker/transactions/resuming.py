@@ -64,7 +64,17 @@ class Resuming:
 
     async def _open_again(self, message: StoredMessage) -> Receipt:
         unique_id = message.properties.get(property_names.UNIQUE_ID, "")
-        others = await off_loop(self._store.find, HALF_TOPIC, unique_id) if unique_id else []
+        if not unique_id or not self._store.has_key_index:
+            # Only the index tells whether it was, and twice would deliver it twice.
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_ERROR,
+                f"transaction {unique_id!r} may have been resumed before, which is found by its id "
+                "in the key index only",
+                hint="start the broker with messageIndexEnable=true"
+                if unique_id
+                else "it has no id; send its message again",
+            )
+        others = await off_loop(self._store.find, HALF_TOPIC, unique_id)
         if any(other.physical_offset > message.physical_offset for other in others):
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,
