@@ -439,7 +439,7 @@ class Broker:
             store=self.store,
             storing=self._storing,
             delivery=self._timers,
-            pending=PendingTimers(self.store, timers),
+            pending=PendingTimers(self.store, timers, store_config.query_count_max),
             config=self._store_config,
             broker_name=lambda: self._config().broker_name,
             on_delivered=self._count_delivered,

@@ -21,7 +21,7 @@ from orbitmq.protocol.requests.pending import (
 )
 from orbitmq.protocol.requests.sending import RecallMessage, SendReply
 from orbitmq.record.decode import StoredMessage
-from orbitmq.store.log.draft import Receipt
+from orbitmq.store.log.draft import Draft, Receipt
 from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, crash_image, running
 
 HOUR_MS = 3_600_000
@@ -33,8 +33,11 @@ async def topic(peer: Peer) -> str:
     return "T"
 
 
-async def send(peer: Peer, name: str, due_ms: int) -> None:
-    reply = await peer.send("T", name.encode(), unique_id=name, TIMER_DELIVER_MS=str(due_ms))
+async def send(
+    peer: Peer, name: str, due_ms: int, *, topic: str = "T", body: bytes | None = None
+) -> None:
+    due = str(due_ms)
+    reply = await peer.send(topic, body or name.encode(), unique_id=name, TIMER_DELIVER_MS=due)
     assert reply.code == ResponseCode.SUCCESS, reply.remark
 
 
@@ -106,6 +109,60 @@ async def test_a_message_brought_forward_is_delivered_now_and_not_again(
     await site.advance_until(lambda: site.clock.now_ms() > now_ms + 9000)
     assert [message.body for message in await peer.read()] == [b"a", b"b"]
     assert await listed(peer) == []
+
+
+@pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("first", ["T", "OTHER"])
+async def test_messages_of_other_topics_with_the_id_are_not_brought_forward(
+    site: Site, peer: Peer, first: str
+) -> None:
+    await peer.make_topic("OTHER", read=1, write=1)
+    due_ms = site.clock.now_ms() + 5000
+    for topic in sorted(["T", "OTHER"], key=lambda name: name != first):
+        await send(peer, "a", due_ms, topic=topic)
+    await taken_in(site)
+
+    reply = await peer.ask(DeliverPending(message_id="a", topic="T"))
+    early = len(await peer.read()), len(await peer.read("OTHER"))
+    await site.stored("OTHER", 0, 1)
+    await site.advance_until(lambda: site.clock.now_ms() > due_ms + 3000)
+
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert early == (1, 0)
+    assert (len(await peer.read()), len(await peer.read("OTHER"))) == (1, 1)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_all_messages_of_a_topic_and_second_with_the_id_are_brought_forward(
+    site: Site, peer: Peer
+) -> None:
+    due_ms = site.clock.now_ms() + 5000
+    await send(peer, "a", due_ms, body=b"first")
+    await send(peer, "a", due_ms, body=b"second")
+    await taken_in(site)
+
+    reply = await peer.ask(DeliverPending(message_id="a", topic="T"))
+    early = [message.body for message in await peer.read()]
+    await site.advance_until(lambda: site.clock.now_ms() > due_ms + 3000)
+
+    assert reply.code == ResponseCode.SUCCESS, reply.remark
+    assert early == [b"first", b"second"]
+    assert len(await peer.read()) == 2
+
+
+@pytest.mark.usefixtures("topic")
+async def test_an_id_of_more_messages_than_are_found_is_not_brought_forward(
+    site: Site, peer: Peer
+) -> None:
+    due_ms = site.clock.now_ms() + HOUR_MS
+    for _ in range(33):
+        await send(peer, "a", due_ms)
+    await taken_in(site)
+
+    reply = await peer.ask(DeliverPending(message_id="a", topic="T"))
+
+    assert "too many messages have the id" in str(reply.remark)
+    assert await counted(peer) == 33
 
 
 @pytest.mark.usefixtures("topic")
@@ -216,6 +273,34 @@ async def test_a_kill_while_a_message_is_brought_forward_leaves_one_message(
         assert [message.body for message in await other.read()] == [b"a"]
     async with running(tmp_path / image, clock) as third:
         assert [m.body for m in await (await third.connect()).read()] == [b"a"]
+
+
+@pytest.mark.usefixtures("topic")
+async def test_a_kill_between_the_copies_of_one_id_loses_none_of_them(
+    site: Site, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = site.clock.now_ms()
+    await send(peer, "a", now_ms + 50_000, body=b"first")
+    await send(peer, "a", now_ms + 50_000, body=b"second")
+    await taken_in(site)
+    await site.advance_until(lambda: site.clock.now_ms() > now_ms + 3000)
+    append = site.broker.store.append
+
+    def append_and_kill(draft: Draft) -> Receipt:
+        receipt = append(draft)
+        if not (tmp_path / "image").exists():
+            crash_image(site, tmp_path / "image")
+        return receipt
+
+    monkeypatch.setattr(site.broker.store, "append", append_and_kill)
+    await peer.ask(DeliverPending(message_id="a", topic="T"))
+    monkeypatch.undo()
+
+    clock = ManualClock(site.clock.now_ms())
+    async with running(tmp_path / "image", clock) as second:
+        other = await second.connect()
+        await second.advance_until(lambda: clock.now_ms() > now_ms + 60_000, step_ms=1000)
+        assert [message.body for message in await other.read()] == [b"first", b"second"]
 
 
 @pytest.mark.usefixtures("topic")

@@ -183,6 +183,28 @@ async def test_a_recalled_message_is_not_delivered(site: Site, peer: Peer) -> No
 
 
 @pytest.mark.usefixtures("topic")
+@pytest.mark.parametrize("marker", ["just stored", "in the wheel"])
+async def test_a_recall_leaves_messages_of_other_topics_and_seconds_with_its_id(
+    site: Site, peer: Peer, marker: str
+) -> None:
+    await peer.make_topic("OTHER", read=1, write=1)
+    now_ms = site.clock.now_ms()
+    await send(peer, b"later", TIMER_DELIVER_MS=str(now_ms + 2500), unique_id="A")
+    await send(peer, b"other", "OTHER", TIMER_DELIVER_MS=str(now_ms + 1500), unique_id="A")
+    receipt = await send(peer, b"back", TIMER_DELIVER_MS=str(now_ms + 1500), unique_id="A")
+
+    reply = await recall(peer, receipt.recall_handle)
+    if marker == "in the wheel":
+        await taken_in(site)
+    await site.stored("OTHER", 0, 1)
+    await site.stored("T", 0, 1)
+    await site.advance_until(lambda: site.clock.now_ms() > now_ms + 5000)
+
+    assert reply.code == ResponseCode.SUCCESS
+    assert (await bodies(peer), await bodies(peer, "OTHER")) == ([b"later"], [b"other"])
+
+
+@pytest.mark.usefixtures("topic")
 async def test_a_bad_recall_is_refused_with_its_reason(site: Site, peer: Peer) -> None:
     await peer.make_topic("OTHER")
     now_ms = site.clock.now_ms()

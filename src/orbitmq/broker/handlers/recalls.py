@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.broker.hot_path import born_host
-from orbitmq.broker.timers.recall_markers import recall_draft, recall_key
+from orbitmq.broker.timers.recall_markers import recall_draft, recall_of
 from orbitmq.errors import RecallHandleError, RequestRefusedError
 from orbitmq.model.recall_handles import RecallHandle
 from orbitmq.model.topics import Permission
@@ -51,7 +51,7 @@ class RecallRequests:
         self._check_allowed()
         self.topics.require(asked.topic)
         handle = self._checked(asked)
-        key = recall_key(handle, self.store_config())
+        recall = recall_of(handle, self.store_config())
         draft = recall_draft(
             handle,
             self.store_config(),
@@ -60,12 +60,12 @@ class RecallRequests:
             born_host=born_host(connection.address),
         )
         queue_offset: int | None = None
-        self.delivery.begin_recall(key)
+        self.delivery.begin_recall(recall)
         try:
             stored = await self.storing.put([draft])
             queue_offset = stored.receipts[0].queue_offset
         finally:
-            self.delivery.end_recall(key, queue_offset)
+            self.delivery.end_recall(recall, queue_offset)
         return request.reply(RecallReply(message_id=handle.unique_id))
 
     def _check_allowed(self) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.real_queues import original_draft
-from orbitmq.broker.timers.recall_markers import recall_draft, recall_key
+from orbitmq.broker.timers.recall_markers import Recall, recall_draft, recall_of
 from orbitmq.disk import off_loop
 from orbitmq.errors import (
     MessageNotFoundError,
@@ -68,11 +68,11 @@ class PendingMessages:
         """List messages, or those with one id."""
         if asked.message_id is not None:
             async with self.delivery.turn:
-                messages = await off_loop(self.pending.find, asked.message_id)
+                found = await off_loop(self.pending.find, asked.message_id)
             return PendingPage(
                 messages=[
                     self._described(_due_ms(each), each)
-                    for each in messages
+                    for each in found.messages
                     if not self.delivery.is_being_recalled(each)
                 ]
             )
@@ -120,7 +120,7 @@ class PendingMessages:
             begun_ms = max(self.clock.now_ms(), self.delivery.timers.read_ms)
             wanted = [
                 m
-                for m in found
+                for m in found.messages
                 if _real_topic(m) == topic
                 and _slot_ms(m) > begun_ms
                 # What takes it back may not be visible yet: a recall, or another such request.
@@ -131,13 +131,14 @@ class PendingMessages:
                     f"no message {message_id[:255]!r} of topic {topic!r} is pending",
                     hint="it is delivered or recalled, or due within a second",
                 )
-            receipts = []
-            for message in wanted:
-                # Both are made before one is stored: a copy without its marker is delivered again.
-                draft, _ = self._copy(message), self._marker(message)
-                receipts.append(self.store.append(draft))
-                self.on_delivered(draft)
-                receipts.append(self._take_back(message))
+            if found.is_cut:
+                # A marker takes back all that have the id, also those that were not found.
+                raise RequestRefusedError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"too many messages have the id {message_id[:255]!r}",
+                    hint="wait until they are due, or recall them and send again what you need",
+                )
+            receipts = [each for slot in _by_slot(wanted) for each in self._bring_forward(slot)]
         stored = await self.storing.confirm(receipts)
         if stored.code is not ResponseCode.SUCCESS:
             raise RequestRefusedError(
@@ -148,29 +149,57 @@ class PendingMessages:
 
     async def recover(self) -> None:
         """Store the markers that a crash prevented; before delivery starts."""
+        taken_back: set[Recall] = set()
         for message in await off_loop(self.delivery.timers.brought_forward):
+            recall = recall_of(self._handle(message), self.config())
+            if recall in taken_back:
+                continue
+            taken_back.add(recall)
             log.info(
                 "timer message taken back reason=it was brought forward id=%s topic=%s",
-                message.properties.get(property_names.UNIQUE_ID, ""), _real_topic(message),
+                _unique_id(message), _real_topic(message),
             )  # fmt: skip
             try:
-                self._take_back(message)
+                await self._complete(message)
             except OrbitError as error:
                 # Its time has come meanwhile, or the store is full: no reason not to start.
                 log.warning(
                     "timer message not taken back hint=a restart before its due time may deliver it "
                     "again id=%s reason=%s",
-                    message.properties.get(property_names.UNIQUE_ID, ""), error,
+                    _unique_id(message), error,
                 )  # fmt: skip
         self.store.publish()
         self.store.request_flush()
 
+    def _bring_forward(self, alike: list[StoredMessage]) -> list[Receipt]:
+        """Store the copies of messages that one marker takes back, and then the marker."""
+        # All are made before one is stored: a copy without its marker is delivered again.
+        drafts, _ = [self._copy(message) for message in alike], self._marker(alike[0])
+        receipts = []
+        for draft in drafts:
+            receipts.append(self.store.append(draft))
+            self.on_delivered(draft)
+        return [*receipts, self._take_back(alike[0])]
+
+    async def _complete(self, message: StoredMessage) -> None:
+        """Store the marker of a copy, and before it the copies of all else that it takes back."""
+        found = await off_loop(self.pending.find, _unique_id(message))
+        place = _real_topic(message), _slot_ms(message)
+        for draft in [
+            self._copy(m)
+            for m in found.messages
+            if (_real_topic(m), _slot_ms(m)) == place and not self.delivery.timers.is_copied(m)
+        ]:
+            self.store.append(draft)
+            self.on_delivered(draft)
+        self._take_back(message)
+
     def _take_back(self, message: StoredMessage) -> Receipt:
-        key = recall_key(self._handle(message), self.config())
+        recall = recall_of(self._handle(message), self.config())
         # Even if the marker cannot be stored now, this broker does not deliver it again.
-        self.delivery.begin_recall(key)
+        self.delivery.begin_recall(recall)
         receipt = self.store.append(self._marker(message))
-        self.delivery.end_recall(key, receipt.queue_offset)
+        self.delivery.end_recall(recall, receipt.queue_offset)
         return receipt
 
     def _marker(self, message: StoredMessage) -> Draft:
@@ -188,12 +217,12 @@ class PendingMessages:
             topic=_real_topic(message),
             broker_name=self.broker_name(),
             time_ms=_slot_ms(message) + 1,
-            unique_id=message.properties.get(property_names.UNIQUE_ID, ""),
+            unique_id=_unique_id(message),
         )
 
     def _described(self, due_ms: int, message: StoredMessage) -> PendingMessage:
         return PendingMessage(
-            message_id=message.properties.get(property_names.UNIQUE_ID, ""),
+            message_id=_unique_id(message),
             topic=_real_topic(message),
             due_ms=due_ms,
             stored_ms=message.store_ms,
@@ -205,6 +234,17 @@ class PendingMessages:
 
 def _real_topic(message: StoredMessage) -> str:
     return message.properties.get(property_names.REAL_TOPIC, "")
+
+
+def _unique_id(message: StoredMessage) -> str:
+    return message.properties.get(property_names.UNIQUE_ID, "")
+
+
+def _by_slot(messages: list[StoredMessage]) -> list[list[StoredMessage]]:
+    slots: dict[int, list[StoredMessage]] = {}
+    for message in messages:
+        slots.setdefault(_slot_ms(message), []).append(message)
+    return list(slots.values())
 
 
 def _slot_ms(message: StoredMessage) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from orbitmq.broker.send_rules import Destination
 from orbitmq.broker.timers.timer_rules import set_timer
 from orbitmq.model import property_names
 from orbitmq.record.properties import encode_properties
 from orbitmq.store.log.draft import NOWHERE, Draft
+from orbitmq.store.timers.layout import slot_of
+from orbitmq.store.timers.timer_messages import recall_key
 
 if TYPE_CHECKING:
     from orbitmq.model.recall_handles import RecallHandle
@@ -19,8 +21,19 @@ _BODY: Final = b"0"
 _TAG: Final = "_RECALL_TAG_"
 
 
-def recall_key(handle: RecallHandle, config: StoreConfig) -> str:
-    """The key by which a message is taken back."""
+class Recall(NamedTuple):
+    """What a marker takes back: messages of a slot that have a key."""
+
+    slot_ms: int
+    key: bytes
+
+
+def recall_of(handle: RecallHandle, config: StoreConfig) -> Recall:
+    """What the marker for a handle takes back."""
+    return Recall(slot_of(handle.time_ms), recall_key(handle.topic, _cancels(handle, config)))
+
+
+def _cancels(handle: RecallHandle, config: StoreConfig) -> str:
     # Compat: which of the two RocketMQ expects depends on appendTopicForTimerDeleteKey.
     if config.recall_keys_with_topic:
         return f"{handle.topic}+{handle.unique_id}"
@@ -38,7 +51,7 @@ def recall_draft(
     """Make the marker for the slot of a message; raises MessageError if its time has come."""
     properties = {
         property_names.TAGS: _TAG,
-        property_names.TIMER_CANCELS: recall_key(handle, config),
+        property_names.TIMER_CANCELS: _cancels(handle, config),
         property_names.UNIQUE_ID: handle.unique_id,
         property_names.TIMER_DELIVER_MS: str(handle.time_ms),
         property_names.BORN_TIMESTAMP: str(now_ms),

@@ -25,9 +25,10 @@ from orbitmq.model import property_names
 from orbitmq.model.names import TIMER_TOPIC
 from orbitmq.store.timers.delivered_copies import timer_id
 from orbitmq.store.timers.layout import PRECISION_MS, floor
-from orbitmq.store.timers.timer_messages import keys_of
+from orbitmq.store.timers.timer_messages import keys_of, slot_ms_of
 
 if TYPE_CHECKING:
+    from orbitmq.broker.timers.recall_markers import Recall
     from orbitmq.clock import Clock
     from orbitmq.record.decode import StoredMessage
     from orbitmq.store.log.draft import Draft
@@ -73,8 +74,8 @@ class TimerDelivery:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next_save_ms = 0.0
         self._is_waiting = self._is_stopping = False
-        # Keys of messages being taken back, and the queue offsets of what says so, if stored.
-        self._recalls: dict[str, int | None] = {}
+        # What is being taken back, and the queue offsets of the markers, if stored.
+        self._recalls: dict[tuple[int, bytes], int | None] = {}
 
     # --- starting and stopping ----------------------------------------------------------------
 
@@ -128,20 +129,23 @@ class TimerDelivery:
 
     # --- taking back --------------------------------------------------------------------------
 
-    def begin_recall(self, key: str) -> None:
+    def begin_recall(self, recall: Recall) -> None:
         """Deliver a message no more, from now on."""
-        self._recalls[key] = None
+        self._recalls[recall] = None
 
-    def end_recall(self, key: str, queue_offset: int | None) -> None:
+    def end_recall(self, recall: Recall, queue_offset: int | None) -> None:
         """Note where the recall is stored, or with None that it is not."""
         if queue_offset is None:
-            self._recalls.pop(key, None)
+            self._recalls.pop(recall, None)
         else:
-            self._recalls[key] = queue_offset
+            self._recalls[recall] = queue_offset
 
     def is_being_recalled(self, message: StoredMessage) -> bool:
         """Whether a message is taken back by what is not in the wheel yet."""
-        return not self._recalls.keys().isdisjoint(keys_of(message) or ())
+        slot_ms = slot_ms_of(message)
+        if not self._recalls or slot_ms is None:
+            return False
+        return any((slot_ms, key) in self._recalls for key in keys_of(message))
 
     # --- delivering ---------------------------------------------------------------------------
 
@@ -194,9 +198,9 @@ class TimerDelivery:
         while self.timers.behind and not self._is_stopping:
             if not await self._in_turn(self.timers.take_in, _TAKE_IN):
                 break
-        for key, queue_offset in list(self._recalls.items()):
+        for recall, queue_offset in list(self._recalls.items()):
             if queue_offset is not None and queue_offset < self.timers.queue_offset:
-                del self._recalls[key]
+                del self._recalls[recall]
 
     async def _in_turn(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Work with the files in a thread, while nobody else does."""

@@ -13,9 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from orbitmq.model import property_names
 from orbitmq.model.names import TIMER_TOPIC
 from orbitmq.store.timers.layout import AHEAD_MS_MAX, PRECISION_MS, RECALL, floor, slot_of
-from orbitmq.store.timers.timer_messages import due_ms_of, keys_of, recall_key_of, slot_ms_of
+from orbitmq.store.timers.timer_messages import (
+    due_ms_of,
+    keys_of,
+    recall_key_of,
+    slot_ms_of,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from orbitmq.record.decode import StoredMessage
@@ -31,6 +38,8 @@ _SLOTS_MAX: Final = 20_000
 _RECALLS_MAX: Final = 100_000
 _LISTS_MAX: Final = 4
 _TOP: Final = -1
+# Messages with one id that are found; the oldest ones are left out.
+_SAME_ID_MAX: Final = 32
 
 
 class Place(NamedTuple):
@@ -47,12 +56,19 @@ class Page(NamedTuple):
     next_place: Place | None
 
 
+class Found(NamedTuple):
+    """Messages with an id; there may be more of them."""
+
+    messages: list[StoredMessage]
+    is_cut: bool
+
+
 @dataclass(slots=True, eq=False)
 class _Walk:
     """The recalls of a slot above a position."""
 
     position: int = _TOP
-    recalled: set[str] = field(default_factory=set)
+    recalled: set[bytes] = field(default_factory=set)
 
     def is_above(self, place: Place) -> bool:
         """Whether units above a place of its slot are still to be read."""
@@ -65,6 +81,8 @@ class PendingTimers:
 
     store: MessageStore
     timers: Timers
+    # What a query of the store returns at most.
+    query_count_max: int = _SAME_ID_MAX
     # What was found above the places where the last pages ended.
     _walks: dict[Place, _Walk] = field(default_factory=dict, init=False)
 
@@ -101,12 +119,14 @@ class PendingTimers:
                 return Page(found, place)
         return Page(found, None)
 
-    def find(self, unique_id: str) -> list[StoredMessage]:
-        """The pending messages with an id, the first of each second."""
-        found: dict[int, StoredMessage] = {}
-        recalled: set[tuple[int, str]] = set()
+    def find(self, unique_id: str) -> Found:
+        """The pending messages with an id, of any topic, oldest first."""
+        count_max = min(self.query_count_max, _SAME_ID_MAX)
+        stored = self.store.find(TIMER_TOPIC, unique_id, count_max=count_max)
+        found: list[tuple[int, StoredMessage]] = []
+        recalled: set[tuple[int, bytes]] = set()
         now_ms = self.timers.now_ms()
-        for message in self.store.find(TIMER_TOPIC, unique_id):
+        for message in stored:
             slot_ms = slot_ms_of(message)
             if slot_ms is None or due_ms_of(message, slot_ms) <= now_ms:
                 continue
@@ -114,12 +134,18 @@ class PendingTimers:
             if key is not None:
                 recalled.add((slot_ms, key))
             elif not self.timers.is_delivered(message, slot_ms):
-                found.setdefault(slot_ms, message)
-        return [
+                found.append((slot_ms, message))
+        rolls: dict[_Origin, int] = {}
+        for _, message in found:
+            origin = _Origin.of(message)
+            rolls[origin] = max(rolls.get(origin, 0), _rolls(message))
+        pending = [
             message
-            for slot_ms, message in found.items()
-            if not any((slot_ms, key) in recalled for key in keys_of(message) or ())
+            for slot_ms, message in found
+            if _rolls(message) == rolls[_Origin.of(message)]
+            and not any((slot_ms, key) in recalled for key in keys_of(message))
         ]
+        return Found(pending, is_cut=len(stored) >= count_max)
 
     def counts(
         self, from_ms: int, until_ms: int, span_ms: int
@@ -153,7 +179,7 @@ class PendingTimers:
             del self._walks[next(iter(self._walks))]
         self._walks[place] = walk
 
-    def _note_recalls(self, units: list[tuple[int, int, int, int]], recalled: set[str]) -> None:
+    def _note_recalls(self, units: list[tuple[int, int, int, int]], recalled: set[bytes]) -> None:
         for _, offset, magic, _ in units:
             if magic & RECALL and len(recalled) < _RECALLS_MAX:
                 message = self.store.message_at(offset)
@@ -162,7 +188,7 @@ class PendingTimers:
                     recalled.add(key)
 
     def _pending(
-        self, slot_ms: int, units: list[tuple[int, int, int, int]], recalled: set[str]
+        self, slot_ms: int, units: list[tuple[int, int, int, int]], recalled: set[bytes]
     ) -> list[tuple[int, StoredMessage]]:
         found: list[tuple[int, StoredMessage]] = []
         now_ms = self.timers.now_ms()
@@ -175,8 +201,34 @@ class PendingTimers:
             is_pending = (
                 due_ms > now_ms
                 and not self.timers.is_delivered(message, slot_ms)
-                and recalled.isdisjoint(keys_of(message) or ())
+                and (not recalled or recalled.isdisjoint(keys_of(message)))
             )
             if is_pending:
                 found.append((due_ms, message))
         return sorted(found, key=lambda one: (one[0], one[1].physical_offset))
+
+
+class _Origin(NamedTuple):
+    """What stays the same when RocketMQ stores a message again to put it off.
+
+    Compat: it does so with what is due after its window, and then ignores the older record.
+    """
+
+    topic: str | None
+    due: str | None
+    born_ms: int
+    body: bytes
+
+    @classmethod
+    def of(cls, message: StoredMessage) -> _Origin:
+        return cls(
+            message.properties.get(property_names.REAL_TOPIC),
+            message.properties.get(property_names.TIMER_DUE_MS),
+            message.born_ms,
+            message.stored_body,
+        )
+
+
+def _rolls(message: StoredMessage) -> int:
+    """How often RocketMQ put a message off."""
+    return whole_number(message.properties.get(property_names.TIMER_ROLLS)) or 0

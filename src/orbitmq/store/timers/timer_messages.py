@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.model import property_names
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # Longer texts are no times; int() would take long for very long ones.
 _DIGITS_MAX: Final = 18
+# Enough that nobody finds two names with one key, and shorter than most names.
+_KEY_BYTES: Final = 16
 
 
 def whole_number(text: str | None) -> int | None:
@@ -61,16 +64,27 @@ def due_ms_of(message: StoredMessage, slot_ms: int) -> int:
     return min(max(due_ms, slot_ms + 1), slot_ms + PRECISION_MS)
 
 
-def recall_key_of(message: StoredMessage) -> str | None:
+def recall_key(topic: str, cancels: str) -> bytes:
+    """The key of a marker for a topic that names a message."""
+    name = f"{topic}\0{cancels}".encode(errors="surrogatepass")
+    return hashlib.blake2b(name, digest_size=_KEY_BYTES).digest()
+
+
+def recall_key_of(message: StoredMessage) -> bytes | None:
     """The key of the message that this one takes back; None if it takes back none."""
-    return message.properties.get(property_names.TIMER_CANCELS)
+    cancels = message.properties.get(property_names.TIMER_CANCELS)
+    if cancels is None:
+        return None
+    # Most markers name a message by its id alone, and messages of other topics may have that, too.
+    return recall_key(message.properties.get(property_names.REAL_TOPIC, ""), cancels)
 
 
-def keys_of(message: StoredMessage) -> tuple[str, str] | None:
-    """The keys by which a message can be taken back, without and with its topic."""
+def keys_of(message: StoredMessage) -> tuple[bytes, ...]:
+    """The keys by which a message can be taken back: by markers of its topic, or of none."""
     unique_id = message.properties.get(property_names.UNIQUE_ID)
     if unique_id is None:
-        return None
+        return ()
     topic = message.properties.get(property_names.REAL_TOPIC, "")
     # Compat: which of the two RocketMQ writes depends on appendTopicForTimerDeleteKey.
-    return unique_id, f"{topic}+{unique_id}"
+    names = unique_id, f"{topic}+{unique_id}"
+    return tuple(recall_key(of, name) for of in (topic, "") for name in names)

@@ -88,7 +88,7 @@ class Timers:
         self.read_ms = 0
         self._cursor = _BEGINNING
         self._due = DueSlot()
-        self._recalled: set[str] = set()
+        self._recalled: set[bytes] = set()
         self._delivered: set[int] = set()
         self._opened_ms = 0
         # Copies of slots before were delivered by RocketMQ, and cannot be recognized.
@@ -290,6 +290,10 @@ class Timers:
             return slot_ms < self.read_ms
         return (due_ms_of(message, slot_ms), message.physical_offset) <= self._cursor
 
+    def is_copied(self, message: StoredMessage) -> bool:
+        """Whether `open` found a copy of a message."""
+        return message.physical_offset in self._delivered
+
     def brought_forward(self) -> list[StoredMessage]:
         """Messages with copies found by `open` whose time has not come.
 
@@ -442,8 +446,7 @@ class Timers:
 
     def is_recalled(self, message: StoredMessage) -> bool:
         """Whether a message of the slot being delivered was taken back."""
-        keys = keys_of(message)
-        return keys is not None and not self._recalled.isdisjoint(keys)
+        return bool(self._recalled) and not self._recalled.isdisjoint(keys_of(message))
 
     def done(self, due: Due) -> None:
         """Note that a message is delivered or dropped; in the order of `due`."""

@@ -80,3 +80,26 @@ def test_lists_side_by_side_do_not_hold_each_other_up(one_second: TimerStore) ->
                 begun[begin] = reader.page(begin, FOREVER_MS, 3).next_place
 
     assert all(now != begin for begin, now in begun.items())
+
+
+@pytest.mark.parametrize("rolls", [["0", "1"], ["", "1", "2"]])
+def test_a_message_that_rocketmq_put_off_is_found_once(tmp_path: Path, rolls: list[str]) -> None:
+    timers = TimerStore(tmp_path, ManualClock(NOW_MS))
+    for times in rolls:
+        timers.send("a", DUE_MS, TIMER_ROLL_TIMES=times)
+    timers.take_in()
+
+    found = PendingTimers(timers.store, timers.timers).find("a")
+
+    assert [message.properties["TIMER_ROLL_TIMES"] for message in found.messages] == [rolls[-1]]
+
+
+def test_messages_of_one_id_and_second_are_all_found(tmp_path: Path) -> None:
+    timers = TimerStore(tmp_path, ManualClock(NOW_MS))
+    timers.send("a", DUE_MS)
+    timers.send("a", DUE_MS)
+    timers.send("a", DUE_MS, REAL_TOPIC="other")
+    timers.recall("a", DUE_MS + 5000)
+    timers.take_in()
+
+    assert len(PendingTimers(timers.store, timers.timers).find("a").messages) == 3

@@ -84,6 +84,18 @@ async def test_a_message_recalled_by_a_key_with_or_without_its_topic_is_not_deli
     assert timers.deliver() == ["b"]
 
 
+@pytest.mark.parametrize("key", ["a", "orders+a", "other+a"])
+async def test_a_marker_of_another_topic_takes_nothing_back(
+    timers: TimerStore, clock: ManualClock, key: str
+) -> None:
+    timers.send("a", NOW_MS + 5000)
+    timers.send("a", NOW_MS + 5000, TIMER_DEL_UNIQKEY=key, REAL_TOPIC="other")
+
+    await clock.advance(6000)
+
+    assert timers.deliver() == ["a"]
+
+
 def test_without_timers_there_are_no_files(timers: TimerStore) -> None:
     timers.deliver()
     timers.close()
