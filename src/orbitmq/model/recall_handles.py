@@ -31,16 +31,32 @@ class RecallHandle:
         parts = (_VERSION, self.topic, self.broker_name, str(self.time_ms), self.unique_id)
         return base64.urlsafe_b64encode(" ".join(parts).encode()).decode()
 
+    @property
+    def issued(self) -> str | None:
+        """The handle for a receipt; None if it would be refused, or name another message."""
+        try:
+            text = self.encode()
+            return text if RecallHandle.decode(text) == self else None
+        except (RecallHandleError, ValueError):
+            # A ValueError is about an id that is not Unicode.
+            return None
+
     @classmethod
     def decode(cls, text: str) -> RecallHandle:
         """Read a handle; raises RecallHandleError if it is none."""
+        if len(text) > _LENGTH_MAX:
+            raise RecallHandleError(
+                text[:60], f"it has {len(text):,} characters, above the limit of {_LENGTH_MAX:,}"
+            )
         try:
             # Compat: Java accepts handles without padding, too.
-            padded = text[:_LENGTH_MAX].encode("ascii") + b"=" * (-len(text) % 4)
+            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             content = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
         except (binascii.Error, ValueError) as error:
             raise RecallHandleError(text) from error
-        parts = content.split(" ")
+        # Compat: an id may have spaces. Java's broker would take the first word for it; its clients
+        # and proxies read only what is before the id.
+        parts = content.split(" ", _PARTS - 1)
         is_number = len(parts) >= _PARTS and parts[3].isascii() and parts[3].isdigit()
         if parts[0] != _VERSION or not is_number or len(parts[3]) > 18 or not parts[4]:
             raise RecallHandleError(text)

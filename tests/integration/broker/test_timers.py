@@ -205,6 +205,22 @@ async def test_a_recall_leaves_messages_of_other_topics_and_seconds_with_its_id(
 
 
 @pytest.mark.usefixtures("topic")
+async def test_a_recall_of_an_id_with_a_space_takes_back_that_message(
+    site: Site, peer: Peer
+) -> None:
+    due = str(site.clock.now_ms() + 2500)
+    await send(peer, b"kept", TIMER_DELIVER_MS=due, unique_id="a")
+    receipt = await send(peer, b"back", TIMER_DELIVER_MS=due, unique_id="a b")
+
+    reply = await recall(peer, receipt.recall_handle)
+    await site.stored("T", 0, 1)
+    await site.clock.advance(3000)
+
+    assert RecallReply.decode(reply.fields).message_id == "a b"
+    assert await bodies(peer) == [b"kept"]
+
+
+@pytest.mark.usefixtures("topic")
 async def test_a_bad_recall_is_refused_with_its_reason(site: Site, peer: Peer) -> None:
     await peer.make_topic("OTHER")
     now_ms = site.clock.now_ms()

@@ -228,7 +228,7 @@ class PendingMessages:
             stored_ms=message.store_ms,
             keys=message.properties.get(property_names.KEYS, ""),
             body_bytes=len(message.stored_body),
-            recall_handle=self._handle(message).encode(),
+            recall_handle=self._handle(message).issued or "",
         )
 
 

@@ -101,4 +101,4 @@ def recall_handle_of(
         # Compat: in the same slot again if it is taken as a due time.
         time_ms=int(properties[property_names.TIMER_DUE_MS]) + 1,
         unique_id=properties[property_names.UNIQUE_ID],
-    ).encode()
+    ).issued
