@@ -134,8 +134,9 @@ COSTS = (
     Cost(
         (_CODE.CHECK_TRANSACTIONS,),
         f"{PAGE_MAX_TRANSACTIONS:,} times one read in a thread, two appends and a request to a "
-        "producer, one after the other",
-        "copies of the half messages, each with a mark of the former",
+        "producer, one after the other; the appends only at the first check of a half, and no request "
+        "about one that was asked about within a second",
+        "copies of half messages that were not checked before, each with a mark of the former",
     ),
     Cost(
         (_CODE.RESUME_CHECK_HALF_MESSAGE,),

@@ -16,13 +16,17 @@ from orbitmq.errors import ConnectionLostError
 from orbitmq.model.names import CHECKED_TOO_OFTEN_TOPIC, HALF_TOPIC
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command
-from orbitmq.protocol.requests.transactions import CheckTransaction, ResumeTransaction
+from orbitmq.protocol.requests.transactions import (
+    CheckTransaction,
+    CheckTransactions,
+    ResumeTransaction,
+)
 from orbitmq.record.decode import StoredMessage, decode_record
 from orbitmq.record.message_id import encode_message_id
 from orbitmq.store.log.draft import Draft
 from orbitmq.transport.connection import Connection
 from orbitmq.transport.rpc_client import RpcClient
-from tests.integration.broker.conftest import Peer, Site, crash_image, running
+from tests.integration.broker.conftest import Peer, Site, content, crash_image, running
 from tests.integration.broker.test_transactions import (
     COMMIT,
     ROLL_BACK,
@@ -31,6 +35,7 @@ from tests.integration.broker.test_transactions import (
     prepare,
     put,
 )
+from tests.waiting import until
 
 INTERVAL_MS = 1_000
 TIMEOUT_MS = 6_000
@@ -179,6 +184,49 @@ async def test_open_and_ended_transactions_are_counted(
     assert (figures.open, figures.oldest_ms) == ({}, 0)
     assert figures.committed == figures.rolled_back == {"T": 1}
     assert (figures.checks, figures.given_up) == (2, 1)
+
+
+@pytest.mark.parametrize("options", [{"transactionCheckInterval": "3600000"}])
+async def test_checks_on_request_use_up_one_of_the_checks_and_store_one_copy(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    producer = await group.join("p1")
+    prepared = [await prepare(peer, b"%d" % n, unique_id=f"A{n}") for n in range(2)]
+    halves = site.broker._transactions.halves.halves
+
+    for seconds in range(1, 21):
+        replies = [await peer.ask(CheckTransactions(limit=1000)) for _ in range(3)]
+        assert [content(reply)["asked"] for reply in replies] == [2, 2, 2]
+        assert content(replies[-1])["clients"] == ["p1"]
+        await group.until_asked(producer, 2 * seconds)
+        await site.stored(HALF_TOPIC, 0, 4)
+        await group.advance(1000)
+
+    assert len(producer.asked) == 40
+    assert [half.checks for half in halves.values()] == [1, 1]
+    assert site.broker.store.end_of(HALF_TOPIC, 0) == 4
+    assert {asked.prepared.half_offset for asked in producer.asked} == {2, 3}
+    assert (await end(peer, producer.asked[-1].prepared, COMMIT, is_answer=True)).code == 0
+    assert (await end(peer, prepared[0], ROLL_BACK)).code == 0
+    assert [m.body for m in await peer.read("T")] == [b"1"]
+
+
+async def test_a_check_on_request_after_one_of_the_broker_changes_no_count(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    producer = await group.join("p1")
+    await prepare(peer)
+    await group.until_asked(producer, 3)
+    (half,) = site.broker._transactions.halves.halves.values()
+    # The last check seems to be of the future, which must not put off this one.
+    site.clock.adjust(-3_600_000)
+
+    reply = await peer.ask(CheckTransactions(limit=1000))
+
+    assert content(reply)["asked"] == 1
+    await until(lambda: len(producer.asked) == 4)
+    (after,) = site.broker._transactions.halves.halves.values()
+    assert (after.checks, after.offset) == (half.checks, half.offset)
 
 
 async def test_producers_of_a_group_take_turns(group: Group) -> None:

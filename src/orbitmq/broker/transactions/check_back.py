@@ -1,7 +1,8 @@
 """Check-back: asks producers how open transactions ended, and gives up on some.
 
 A check goes to any producer of the group, in turn. It counts only if it was sent. The half is stored
-again with each check, as in RocketMQ, so the count survives a restart. A half that nobody can be
+again with each check, as in RocketMQ, so the count survives a restart. Checks that tools request count
+as one at most, and are stored only then. A half that nobody can be
 asked about is stored again, too, once much has been written after it: recovery reads from the oldest
 open half on, and retention keeps the log from there.
 
@@ -62,6 +63,8 @@ _RENEW_BYTES: Final = 64 * 1024 * 1024
 _RENEW_FACTOR: Final = 4
 # A transaction stays open for an hour even if files of the log are deleted sooner.
 _HOURS_MIN: Final = 1
+# A check on request leaves out halves that a producer was asked about within this time.
+_ASKED_PAUSE_MS: Final = 1000
 _QUEUE_ID_MAX: Final = 2**31 - 1
 # What a check adds to a half message: its header, which names the transaction twice, and the
 # properties of a copy.
@@ -121,14 +124,32 @@ class CheckBack:
             self._is_refused = False
 
     async def check_now(self, half: Half) -> str | None:
-        """Ask about one open half, whatever its age; returns the client asked, None if nobody is."""
-        message = await off_loop(self.read, half)
-        if message is None or not self._is_open(half):
+        """Ask about one open half, whatever its age; returns the client asked, None if nobody is.
+
+        All such checks of a half together count as one, if it was not checked before: otherwise
+        anybody could have transactions given up. One that was asked about just now is left alone.
+        """
+        newest = self._halves.halves.get(half.first_offset)
+        message = await off_loop(self.read, newest) if newest is not None else None
+        # It may have ended, or have been asked about, while it was read.
+        current = self._halves.halves.get(half.first_offset)
+        if newest is None or current is None:
             return None
-        client = self._ask(half, message)
+        if self._is_just_asked(current) and (
+            # The copy of the last check may not be visible yet.
+            message is None or self._producer_for(message) is not None
+        ):
+            return current.asked_client
+        if message is None or current is not newest:
+            return None
+        client = self._ask(newest, message, checks=max(newest.checks, 1))
         self._store.publish()
         self._store.request_flush()
         return client
+
+    def _is_just_asked(self, half: Half) -> bool:
+        # A time in the future is from before the clock was set back.
+        return bool(half.asked_ms) and 0 <= self._clock.now_ms() - half.asked_ms < _ASKED_PAUSE_MS
 
     # --- one slice ----------------------------------------------------------------------------
 
@@ -198,7 +219,7 @@ class CheckBack:
     def _ask_or_renew(self, half: Half, message: StoredMessage, step: _Step) -> bool:
         """Ask, or store the half again; returns False if it cannot be copied."""
         try:
-            if step is _Step.RENEW or self._ask(half, message) is None:
+            if step is _Step.RENEW or self._ask(half, message, checks=half.checks + 1) is None:
                 self._renew(half, message)
         except MessageError as error:
             # Other brokers store halves whose copies would be too large.
@@ -208,9 +229,12 @@ class CheckBack:
             return False
         return True
 
-    def _ask(self, half: Half, message: StoredMessage) -> str | None:
-        """Ask a producer of the group; None if there is none, and then nothing is changed."""
-        producer = self._producer(message.properties.get(property_names.PRODUCER_GROUP, ""))
+    def _ask(self, half: Half, message: StoredMessage, *, checks: int) -> str | None:
+        """Ask a producer of the group; None if there is none, and then nothing is changed.
+
+        If it changes the count of checks, a copy of the half is stored.
+        """
+        producer = self._producer_for(message)
         if producer is None:
             return None
         unique_id = message.properties.get(property_names.UNIQUE_ID, "")
@@ -223,23 +247,25 @@ class CheckBack:
                 half.offset, half.record_bytes,
             )  # fmt: skip
             return None
-        checks = half.checks + 1
+        is_counted = checks != half.checks
         draft = copied(message, half, checks=checks)
-        newest = self._halves.copy(half, draft, checks=checks)
+        newest = self._halves.copy(half, draft, checks=checks) if is_counted else half
         try:
             producer.connection.call_oneway(self._question(message, newest, draft))
         except (TransportError, ProtocolError) as error:
             log.info("transaction not checked client=%s reason=%s", producer.client_id, error)
-            # The stored count would be believed after a restart.
-            draft = copied(message, half, checks=half.checks)
-            newest = self._halves.copy(newest, draft, checks=half.checks)
+            if is_counted:
+                # The stored count would be believed after a restart.
+                draft = copied(message, half, checks=half.checks)
+                newest = self._halves.copy(newest, draft, checks=half.checks)
         else:
             self._halves.outcomes.checks += 1
         self._halves.note_asked(newest, client=producer.client_id, asked_ms=self._clock.now_ms())
         return producer.client_id
 
-    def _producer(self, group: str) -> ConnectedClient | None:
-        """The next producer of a group, in turn, that reads what it is sent."""
+    def _producer_for(self, message: StoredMessage) -> ConnectedClient | None:
+        """The next producer of a half's group, in turn, that reads what it is sent."""
+        group = message.properties.get(property_names.PRODUCER_GROUP, "")
         producers = self._members.producers.get(group, {})
         self._turn += 1
         start = self._turn % len(producers) if producers else 0

@@ -55,6 +55,7 @@ class OpenTransactions:
 
     async def check(self, transaction_id: str | None, limit: int) -> ChecksSent:
         """Have producers asked about open transactions, whatever their age."""
+        # After a restart it is not known who was asked last; the client is empty then.
         clients: list[str] = []
         without_producer = 0
         for half in await self._chosen(transaction_id, limit):
@@ -65,7 +66,9 @@ class OpenTransactions:
                 without_producer += 1
             await settle(1)
         return ChecksSent(
-            clients=sorted(set(clients)), asked=len(clients), without_producer=without_producer
+            clients=sorted(set(filter(None, clients))),
+            asked=len(clients),
+            without_producer=without_producer,
         )
 
     async def _chosen(self, transaction_id: str | None, limit: int) -> Sequence[Half]:
