@@ -26,7 +26,7 @@ from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
 from orbitmq.broker.table_bounds import PER_CHANGE_MAX
-from orbitmq.broker.timers.pending_messages import PAGE_MAX as PENDING_PAGE_MAX
+from orbitmq.broker.timers import pending_messages
 from orbitmq.broker.topics.topic_table import (
     QUEUES_MAX,
     TOPICS_MAX,
@@ -50,7 +50,7 @@ from orbitmq.settings import describe
 from orbitmq.store.config import StoreConfig
 from orbitmq.store.reading.bodiless_reading import READ_FACTOR
 from orbitmq.store.retention import RetentionConfig
-from orbitmq.store.timers.pending import UNITS_MAX as PENDING_UNITS_MAX
+from orbitmq.store.timers.pending import SLICE_SLOTS, SLICE_UNITS
 from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.turns import LARGE_FRAME_BYTES, SLOW_MS, TURN_MS
 
@@ -116,15 +116,22 @@ COSTS = (
     ),
     Cost(
         (_CODE.LIST_PENDING,),
-        f"reads of {PENDING_UNITS_MAX:,} messages in a thread, {PENDING_PAGE_MAX:,} in the reply; "
-        "without an id, of messages due in order",
+        f"reads of {pending_messages.UNITS_MAX:,} messages in a thread, {SLICE_UNITS} at a time, "
+        f"{pending_messages.PAGE_MAX:,} in the reply; without an id, of messages due in order. "
+        f"{pending_messages.AT_WORK_MAX} such requests, counts and deliveries are at work, and "
+        f"{pending_messages.WAITING_MAX} wait",
         NOTHING,
     ),
-    Cost((_CODE.COUNT_PENDING,), "a look at the timer wheel, 20,000 seconds", NOTHING),
+    Cost(
+        (_CODE.COUNT_PENDING,),
+        f"looks at the timer wheel, {SLICE_SLOTS:,} seconds at a time, until "
+        f"{pending_messages.COUNTED_MAX:,} had messages",
+        NOTHING,
+    ),
     Cost(
         (_CODE.DELIVER_PENDING,),
-        "one query by key in a thread, and two appends",
-        "a copy of the message, and what takes it back",
+        "one query by key in a thread, and for each of up to 31 messages with the id two appends",
+        "copies of the messages, and what takes them back",
     ),
     Cost(
         (_CODE.LIST_TRANSACTIONS,),

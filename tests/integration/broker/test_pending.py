@@ -22,7 +22,9 @@ from orbitmq.protocol.requests.pending import (
 from orbitmq.protocol.requests.sending import RecallMessage, SendReply
 from orbitmq.record.decode import StoredMessage
 from orbitmq.store.log.draft import Draft, Receipt
+from orbitmq.store.timers import pending
 from tests.integration.broker.conftest import WAIT_SECONDS, Peer, Site, crash_image, running
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 
@@ -163,6 +165,59 @@ async def test_an_id_of_more_messages_than_are_found_is_not_brought_forward(
 
     assert "too many messages have the id" in str(reply.remark)
     assert await counted(peer) == 33
+
+
+@pytest.mark.usefixtures("topic")
+async def test_delivery_does_not_wait_for_requests_about_pending_messages(
+    site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "SLICE_UNITS", 1)
+    now_ms = site.clock.now_ms()
+    for number in range(20):
+        await send(peer, f"m{number}", now_ms + HOUR_MS + number * 1000)
+    await send(peer, "due", now_ms + 1500)
+    await taken_in(site)
+    turn = site.broker._timers.turn
+    lists: list[asyncio.Task[list[str]]] = []
+
+    async with turn:
+        lists += [asyncio.create_task(listed(peer, limit=1000)) for _ in range(10)]
+        await until(lambda: site.broker._pending._requests == len(lists))
+        await site.clock.advance(1500)
+    await until(lambda: site.broker.store.end_of("T", 0) == 1)
+
+    assert not any(task.done() for task in lists)
+    names = await asyncio.gather(*lists)
+    assert all(set(each) >= {f"m{number}" for number in range(20)} for each in names)
+
+
+@pytest.mark.usefixtures("topic")
+async def test_requests_beyond_those_at_work_and_waiting_are_refused(
+    site: Site, peer: Peer
+) -> None:
+    await send(peer, "a", site.clock.now_ms() + HOUR_MS)
+    await taken_in(site)
+    zero = Long(0)
+
+    async with site.broker._timers.turn:
+        asked = [
+            asyncio.create_task(peer.ask(header))
+            for _ in range(20)
+            for header in (
+                ListPending(due_from_ms=zero, due_until_ms=zero, limit=1),
+                CountPending(due_from_ms=zero, due_until_ms=zero, span_ms=Long(HOUR_MS)),
+                DeliverPending(message_id="none", topic="T"),
+            )
+        ]
+        await until(lambda: sum(task.done() for task in asked) == 50)
+        refused = [task.result() for task in asked if task.done()]
+    replies = await asyncio.gather(*asked)
+    after = await counted(peer)
+
+    assert {reply.code for reply in refused} == {ResponseCode.SYSTEM_BUSY}
+    assert "retry after a pause" in str(refused[0].remark)
+    assert [reply.code for reply in replies].count(ResponseCode.SYSTEM_BUSY) == 50
+    assert after == 1
 
 
 @pytest.mark.usefixtures("topic")

@@ -3,6 +3,9 @@
 Bringing forward stores the copy that delivery would store, and after it the marker that takes the
 message back from its slot. A save of the progress never falls between the two.
 
+Few requests are at work at a time, and few wait; others are refused. Each reads in slices, and only one
+slice at a time waits for its turn at the files. So delivery waits for one slice, never for a request.
+
 Threads: the event loop's; files are read off it, in turn with delivery.
 Crash: `recover` stores markers that are missing: of copies found at the start whose time has not
 come. So a message is brought forward or pending, never both or neither.
@@ -10,10 +13,12 @@ come. So a message is brought forward or pending, never both or neither.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from orbitmq.broker.real_queues import original_draft
 from orbitmq.broker.timers.recall_markers import Recall, recall_draft, recall_of
@@ -45,8 +50,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Messages of a page, beside the rest of one read of the timer log.
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Messages of a page, beside the rest of one read of the timer log, and units read for it.
 PAGE_MAX: Final = 1000
+UNITS_MAX: Final = 4096
+# Seconds with messages that one count looks at.
+COUNTED_MAX: Final = 20_000
+# Requests that are at work, and that wait for it.
+AT_WORK_MAX: Final = 2
+WAITING_MAX: Final = 8
 _FOREVER_MS: Final = 2**62
 _SPAN_MS_MIN: Final = 1000
 
@@ -63,12 +77,47 @@ class PendingMessages:
     broker_name: Callable[[], str]
     on_delivered: Callable[[Draft], None]
     clock: Clock
+    _requests: int = field(default=0, init=False)
+    _may_work: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(AT_WORK_MAX), init=False
+    )
+    # Held by the one request that waits for its turn at the files, or has it.
+    _next: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    @asynccontextmanager
+    async def _at_work(self) -> AsyncIterator[None]:
+        if self._requests >= AT_WORK_MAX + WAITING_MAX:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self._requests} requests for pending messages are at work or wait",
+                hint="send them one after the other, and retry after a pause",
+            )
+        self._requests += 1
+        try:
+            async with self._may_work:
+                yield
+        finally:
+            self._requests -= 1
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        # Invariant: at most one request waits for the turn, so it is first come, first served
+        # between that one and delivery.
+        async with self._next, self.delivery.turn:
+            yield
+
+    async def _in_turn(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self._turn():
+            return await off_loop(work, *args, **kwargs)
 
     async def page(self, asked: ListPending) -> PendingPage:
         """List messages, or those with one id."""
+        async with self._at_work():
+            return await self._page(asked)
+
+    async def _page(self, asked: ListPending) -> PendingPage:
         if asked.message_id is not None:
-            async with self.delivery.turn:
-                found = await off_loop(self.pending.find, asked.message_id)
+            found = await self._in_turn(self.pending.find, asked.message_id)
             return PendingPage(
                 messages=[
                     self._described(_due_ms(each), each)
@@ -76,45 +125,73 @@ class PendingMessages:
                     if not self.delivery.is_being_recalled(each)
                 ]
             )
-        place = (
+        place: Place | None = (
             _place(asked.cursor) if asked.cursor else Place(floor(max(asked.due_from_ms - 1, 0)))
         )
         until_ms = asked.due_until_ms or _FOREVER_MS
         limit = max(1, min(asked.limit, PAGE_MAX))
-        async with self.delivery.turn:
+        messages: list[PendingMessage] = []
+        units_left, count_left = UNITS_MAX, limit
+        while place is not None and units_left > 0 and count_left > 0:
             try:
-                page = await off_loop(self.pending.page, place, until_ms, limit)
+                page = await self._in_turn(self.pending.page, place, until_ms, count_left)
             except StoreDamagedError as damage:
                 raise RequestRefusedError(
                     ResponseCode.INVALID_PARAMETER,
                     f"cannot continue at {asked.cursor!r}: {damage}",
                     hint="begin again without a cursor",
                 ) from damage
-        rest = page.next_place
-        return PendingPage(
-            messages=[
+            messages += [
                 self._described(due_ms, message)
                 for due_ms, message in page.messages
                 if asked.due_from_ms <= due_ms <= until_ms
                 and not self.delivery.is_being_recalled(message)
                 and asked.topic in {None, "", _real_topic(message)}
-            ],
-            cursor=f"{rest.slot_ms}:{rest.position}" if rest is not None else "",
+            ]
+            place = page.next_place
+            units_left -= page.units
+            count_left -= len(page.messages)
+        return PendingPage(
+            messages=messages,
+            cursor=f"{place.slot_ms}:{place.position}" if place is not None else "",
         )
 
     async def counts(self, asked: CountPending) -> PendingCounts:
         """Count messages by due time."""
+        async with self._at_work():
+            return await self._counts(asked)
+
+    async def _counts(self, asked: CountPending) -> PendingCounts:
         until_ms = asked.due_until_ms or _FOREVER_MS
         span_ms = max(asked.span_ms, _SPAN_MS_MIN)
-        async with self.delivery.turn:
-            counts, next_ms = await off_loop(
-                self.pending.counts, max(asked.due_from_ms, 0), until_ms, span_ms
-            )
-        return PendingCounts(counts=counts, next_ms=next_ms)
+        counts: dict[int, int] = {}
+        next_ms, slots_left = max(asked.due_from_ms, 0), COUNTED_MAX
+        while slots_left > 0:
+            counted = await self._in_turn(self.pending.count, next_ms, until_ms)
+            for slot_ms, count in counted.counts:
+                if count:
+                    start_ms = (slot_ms + 1) // span_ms * span_ms
+                    counts[start_ms] = counts.get(start_ms, 0) + count
+            slots_left -= len(counted.counts)
+            next_ms = counted.next_ms
+            if not next_ms:
+                break
+        return PendingCounts(counts=sorted(counts.items()), next_ms=next_ms)
 
     async def bring_forward(self, message_id: str, topic: str) -> None:
         """Deliver a message now; raises MessageNotFoundError if none with that id is pending."""
-        async with self.delivery.turn:
+        async with self._at_work():
+            receipts = await self._stored_forward(message_id, topic)
+        stored = await self.storing.confirm(receipts)
+        if stored.code is not ResponseCode.SUCCESS:
+            raise RequestRefusedError(
+                stored.code,
+                "the flush took longer than syncFlushTimeout",
+                hint="the message is delivered; a power loss may undo that",
+            )
+
+    async def _stored_forward(self, message_id: str, topic: str) -> list[Receipt]:
+        async with self._turn():
             found = await off_loop(self.pending.find, message_id)
             # In the second of its due time it may be on its way already.
             begun_ms = max(self.clock.now_ms(), self.delivery.timers.read_ms)
@@ -138,14 +215,7 @@ class PendingMessages:
                     f"too many messages have the id {message_id[:255]!r}",
                     hint="wait until they are due, or recall them and send again what you need",
                 )
-            receipts = [each for slot in _by_slot(wanted) for each in self._bring_forward(slot)]
-        stored = await self.storing.confirm(receipts)
-        if stored.code is not ResponseCode.SUCCESS:
-            raise RequestRefusedError(
-                stored.code,
-                "the flush took longer than syncFlushTimeout",
-                hint="the message is delivered; a power loss may undo that",
-            )
+            return [each for slot in _by_slot(wanted) for each in self._bring_forward(slot)]
 
     async def recover(self) -> None:
         """Store the markers that a crash prevented; before delivery starts."""

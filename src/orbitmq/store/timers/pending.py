@@ -1,7 +1,7 @@
 """Messages that are not due yet: by second, page by page, and counted.
 
-A page reads about `UNITS_MAX` units of the timer log at most, so its cost has a bound however many
-messages are pending. Within a second it has the newest messages first, as the timer log does. So a
+A page reads about `SLICE_UNITS` units of the timer log at most, and a count looks at as many seconds as
+`SLICE_SLOTS`, so that each takes milliseconds however many messages are pending. Within a second it has the newest messages first, as the timer log does. So a
 page that begins inside a second needs the recalls above its place: those that the last pages found
 are kept; else they are looked for first, which may take several pages without messages.
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from orbitmq.model import property_names
 from orbitmq.model.names import TIMER_TOPIC
-from orbitmq.store.timers.layout import AHEAD_MS_MAX, PRECISION_MS, RECALL, floor, slot_of
+from orbitmq.store.timers.layout import PRECISION_MS, RECALL, slot_of
 from orbitmq.store.timers.timer_messages import (
     due_ms_of,
     keys_of,
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from orbitmq.store.message_store import MessageStore
     from orbitmq.store.timers.timers import Timers
 
-# Units of one read, and of all reads for a page.
-_RUN_UNITS: Final = 512
-UNITS_MAX: Final = 4096
-# Seconds with messages that one count looks at.
-_SLOTS_MAX: Final = 20_000
+# Units of one read, and of all reads for a page: about 10 ms.
+_RUN_UNITS: Final = 256
+SLICE_UNITS: Final = 512
+# Seconds of the wheel that a page or a count looks at: about 5 ms if all have messages.
+SLICE_SLOTS: Final = 4096
 # The recalls of one second that are remembered for the next page, and of how many lists.
 _RECALLS_MAX: Final = 100_000
 _LISTS_MAX: Final = 4
@@ -50,10 +50,18 @@ class Place(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Messages with their due times, and where the next page begins."""
+    """Messages with their due times, where the next page begins, and the units read."""
 
     messages: list[tuple[int, StoredMessage]]
     next_place: Place | None
+    units: int
+
+
+class SlotCounts(NamedTuple):
+    """Slots that have chains with their messages, and the due time to continue at; 0 at the end."""
+
+    counts: list[tuple[int, int]]
+    next_ms: int
 
 
 class Found(NamedTuple):
@@ -89,20 +97,23 @@ class PendingTimers:
     def page(self, place: Place, until_ms: int, count_max: int) -> Page:
         """Read messages of the slots from a place on, up to a due time."""
         found: list[tuple[int, StoredMessage]] = []
-        chains, units_left = self.timers.chains, UNITS_MAX
+        chains, units_read = self.timers.chains, 0
         place = max(place, Place(self.timers.read_ms))
         walk = self._walks.pop(place, None) or _Walk()
         last_ms = min(slot_of(until_ms), self._last_ms())
+        look_ms = min(place.slot_ms + (SLICE_SLOTS - 1) * PRECISION_MS, last_ms)
         while place.slot_ms <= last_ms:
             if place.position == _TOP:
-                slot_ms = chains.next_slot(place.slot_ms, last_ms)
+                slot_ms = chains.next_slot(place.slot_ms, look_ms)
+                if slot_ms is None and look_ms < last_ms:
+                    return Page(found, Place(look_ms + PRECISION_MS), units_read)
                 if slot_ms is None:
                     break
                 place, walk = Place(slot_ms), _Walk()
             is_above = walk.is_above(place)
             begin = walk.position if is_above else place.position
             units, following = chains.run(place.slot_ms, begin, _RUN_UNITS)
-            units_left -= max(len(units), 1)
+            units_read += max(len(units), 1)
             self._note_recalls(units, walk.recalled)
             if is_above:
                 # A run may end below the place.
@@ -114,10 +125,10 @@ class PendingTimers:
                     place = Place(place.slot_ms, following)
                 else:
                     place = Place(place.slot_ms + PRECISION_MS)
-            if len(found) >= count_max or units_left <= 0:
+            if len(found) >= count_max or units_read >= SLICE_UNITS:
                 self._keep(place, walk)
-                return Page(found, place)
-        return Page(found, None)
+                return Page(found, place, units_read)
+        return Page(found, None, units_read)
 
     def find(self, unique_id: str) -> Found:
         """The pending messages with an id, of any topic, oldest first."""
@@ -147,30 +158,22 @@ class PendingTimers:
         ]
         return Found(pending, is_cut=len(stored) >= count_max)
 
-    def counts(
-        self, from_ms: int, until_ms: int, span_ms: int
-    ) -> tuple[list[tuple[int, int]], int]:
-        """Count messages by span of due time, and say where to continue; 0 at the end.
+    def count(self, from_ms: int, until_ms: int) -> SlotCounts:
+        """Count the messages of seconds from one due time to another.
 
         A recall that named no message counts as one less.
         """
-        counts: dict[int, int] = {}
+        counts: list[tuple[int, int]] = []
         slot_ms = max(slot_of(from_ms), self.timers.read_ms)
         last_ms = min(slot_of(until_ms), self._last_ms())
-        for _ in range(_SLOTS_MAX):
-            used_ms = self.timers.chains.next_slot(slot_ms, last_ms)
-            if used_ms is None:
-                return sorted(counts.items()), 0
-            count = self.timers.count(used_ms)
-            if count:
-                start_ms = (used_ms + 1) // span_ms * span_ms
-                counts[start_ms] = counts.get(start_ms, 0) + count
+        look_ms = min(slot_ms + (SLICE_SLOTS - 1) * PRECISION_MS, last_ms)
+        while (used_ms := self.timers.chains.next_slot(slot_ms, look_ms)) is not None:
+            counts.append((used_ms, self.timers.count(used_ms)))
             slot_ms = used_ms + PRECISION_MS
-        return sorted(counts.items()), slot_ms + 1
+        return SlotCounts(counts, 0 if look_ms >= last_ms else look_ms + PRECISION_MS + 1)
 
     def _last_ms(self) -> int:
-        now_ms = max(floor(self.timers.now_ms()), self.timers.read_ms)
-        return now_ms + AHEAD_MS_MAX + PRECISION_MS
+        return max(self.timers.chains.last_slot_ms, self.timers.read_ms)
 
     def _keep(self, place: Place, walk: _Walk) -> None:
         if place.position == _TOP:

@@ -163,9 +163,10 @@ class TimerChains:
         """Whether a slot has a chain."""
         return self._wheel.get(slot_ms) is not None
 
-    def has_after(self, slot_ms: int) -> bool:
-        """Whether any slot after one may have a chain."""
-        return any(block.slot_ms_max > slot_ms for block in self._blocks)
+    @property
+    def last_slot_ms(self) -> int:
+        """No slot after this one has a chain."""
+        return max((block.slot_ms_max for block in self._blocks), default=0)
 
     def units(self, slot_ms: int) -> Iterator[ChainUnit]:
         """Read the units of a slot, newest first; raises StoreDamagedError if they are damaged."""

@@ -278,7 +278,7 @@ class Timers:
     @property
     def has_pending(self) -> bool:
         """Whether the store has messages that are not delivered, or recalls of such."""
-        return bool(self.behind or self._due.count or self._chains.has_after(self.read_ms))
+        return bool(self.behind or self._due.count or self._chains.last_slot_ms > self.read_ms)
 
     def count(self, slot_ms: int) -> int:
         """How many messages of a slot are pending, less recalls."""

@@ -49,6 +49,15 @@ JUMPS = pytest.mark.parametrize(
 )
 
 
+def _counted(timers: TimerStore) -> int:
+    reader = PendingTimers(timers.store, timers.timers)
+    count, next_ms = 0, 1
+    while next_ms:
+        counts, next_ms = reader.count(next_ms, 2**62)
+        count += sum(each for _, each in counts)
+    return count
+
+
 @JUMPS
 def test_a_clock_set_back_delivers_nothing_early_and_all_once(
     timers: TimerStore, tmp_path: Path, how: str, jump_ms: int, far_ms: int
@@ -112,11 +121,11 @@ def test_a_clock_set_forward_and_corrected_loses_and_repeats_nothing(
         timers.send(name, NOW_MS + ahead_ms)
     early = timers.deliver()
     timers.timers.save()
-    counts, _ = PendingTimers(timers.store, timers.timers).counts(0, 2**62, 2**62)
+    count = _counted(timers)
     timers = _again(timers, how, tmp_path / "killed")
     early += timers.deliver()
     clock.adjust(jump_ms + far_ms)
     timers.deliver()
 
-    assert (early, sum(count for _, count in counts)) == ([], 3)
+    assert (early, count) == ([], 3)
     assert sorted(timers.delivered()) == ["four", "one", "three", "two"]

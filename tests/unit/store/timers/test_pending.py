@@ -21,7 +21,7 @@ RECALLED = NAMES[::3]
 def one_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TimerStore:
     """Forty messages of one second, of which every third is recalled, newest; pages of few units."""
     monkeypatch.setattr(pending, "_RUN_UNITS", 4)
-    monkeypatch.setattr(pending, "UNITS_MAX", 8)
+    monkeypatch.setattr(pending, "SLICE_UNITS", 8)
     timers = TimerStore(tmp_path, ManualClock(NOW_MS))
     for name in NAMES:
         timers.send(name, DUE_MS)
@@ -36,7 +36,7 @@ def listed(reader: PendingTimers, place: Place | None, *, pages_max: int = 100) 
     for _ in range(pages_max):
         if place is None:
             return names
-        found, place = reader.page(place, FOREVER_MS, 3)
+        found, place, _ = reader.page(place, FOREVER_MS, 3)
         assert len(found) <= 8
         names += [message.body.decode() for _, message in found]
     raise AssertionError("the list does not end")
@@ -54,7 +54,7 @@ def test_a_page_inside_a_second_knows_the_recalls_above_it(one_second: TimerStor
     names: list[str] = []
     while not names:
         assert place is not None
-        found, place = reader.page(place, FOREVER_MS, 3)
+        found, place, _ = reader.page(place, FOREVER_MS, 3)
         names += [message.body.decode() for _, message in found]
 
     after_a_restart = PendingTimers(one_second.store, one_second.timers)
@@ -80,6 +80,30 @@ def test_lists_side_by_side_do_not_hold_each_other_up(one_second: TimerStore) ->
                 begun[begin] = reader.page(begin, FOREVER_MS, 3).next_place
 
     assert all(now != begin for begin, now in begun.items())
+
+
+def test_slices_of_the_wheel_miss_nothing_and_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending, "SLICE_SLOTS", 3)
+    timers = TimerStore(tmp_path, ManualClock(NOW_MS))
+    dues = [NOW_MS + seconds * 1000 + 500 for seconds in (1, 3, 4, 9, 10, 11, 30)]
+    for due_ms in dues:
+        timers.send(str(due_ms), due_ms)
+    timers.take_in()
+    reader = PendingTimers(timers.store, timers.timers)
+
+    counted: list[int] = []
+    next_ms, slices = 1, 0
+    while next_ms:
+        counts, next_ms = reader.count(next_ms, FOREVER_MS)
+        counted += [slot_ms for slot_ms, count in counts for _ in range(count)]
+        slices += 1
+
+    assert counted == [due_ms - 500 for due_ms in dues]
+    assert slices == 11
+    assert listed(reader, Place(0)) == [str(due_ms) for due_ms in dues]
+    assert listed(reader, Place(NOW_MS + 11_000)) == [str(due_ms) for due_ms in dues[-2:]]
 
 
 @pytest.mark.parametrize("rolls", [["0", "1"], ["", "1", "2"]])
