@@ -36,6 +36,8 @@ _SPECIAL: Final = re.compile(
 _UNIQUE_IDS: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x02]*)")
 _PLAIN_ID: Final = re.compile(rb"[0-9A-Za-z]{1,64}")
 _VALUE_END: Final = b"\x02"
+_WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,64}")
+_LEVEL_MAX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,11 @@ class Destination:
 def delay_level(properties: Mapping[str, str]) -> int:
     """The delay level a message asks for; 0 for none."""
     text = properties.get(property_names.DELAY_LEVEL, "0")
-    try:
-        return max(int(text), 0)
-    except ValueError:
+    # Compat: Java takes no spaces and no underscores, which int() does; nor more than 32 bits.
+    if _WHOLE_NUMBER.fullmatch(text) is None:
         return 0
+    level = int(text)
+    return level if 0 < level <= _LEVEL_MAX else 0
 
 
 def delay(properties: dict[str, str], destination: Destination, levels: int) -> Destination:

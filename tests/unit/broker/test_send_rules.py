@@ -39,7 +39,11 @@ def test_a_level_above_the_highest_is_the_highest() -> None:
     assert properties["DELAY"] == "18"
 
 
-@pytest.mark.parametrize(("text", "level"), [("2", 2), ("-1", 0), ("soon", 0), ("", 0)])
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [("2", 2), ("+2", 2), ("007", 7), (str(2**31 - 1), 2**31 - 1)]
+    + [(text, 0) for text in ("-1", "soon", "", "+", "1_0", " 3 ", "3\n", "٣", "²", str(2**31))],
+)
 def test_an_invalid_level_means_no_delay(text: str, level: int) -> None:
     assert delay_level({"DELAY": text}) == level
 
