@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from orbitmq.broker.real_queues import original_draft
@@ -50,6 +51,17 @@ _NEEDED_BY: Final = "messages that are not due yet hint=orbitmq message pending 
 _HELD_BY: Final = "messages that are not due yet hint=set timerWheelEnable=true to deliver them"
 
 
+@dataclass(slots=True)
+class _Markers:
+    """Markers for the same messages: how many may be stored yet, and the newest that is.
+
+    The latter is its queue offset, or -1.
+    """
+
+    unknown: int = 0
+    newest: int = -1
+
+
 class TimerDelivery:
     """Delivers the timers of one store."""
 
@@ -74,8 +86,8 @@ class TimerDelivery:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next_save_ms = 0.0
         self._is_waiting = self._is_stopping = False
-        # What is being taken back, and the queue offsets of the markers, if stored.
-        self._recalls: dict[tuple[int, bytes], int | None] = {}
+        # What is being taken back by markers that are not in the wheel yet.
+        self._recalls: dict[tuple[int, bytes], _Markers] = {}
 
     # --- starting and stopping ----------------------------------------------------------------
 
@@ -131,14 +143,17 @@ class TimerDelivery:
 
     def begin_recall(self, recall: Recall) -> None:
         """Deliver a message no more, from now on."""
-        self._recalls[recall] = None
+        self._recalls.setdefault(recall, _Markers()).unknown += 1
 
     def end_recall(self, recall: Recall, queue_offset: int | None) -> None:
-        """Note where the recall is stored, or with None that it is not."""
-        if queue_offset is None:
-            self._recalls.pop(recall, None)
-        else:
-            self._recalls[recall] = queue_offset
+        """Note where the marker is stored, or with None that it is not."""
+        markers = self._recalls[recall]
+        markers.unknown -= 1
+        if queue_offset is not None:
+            markers.newest = max(markers.newest, queue_offset)
+        elif not markers.unknown and markers.newest < 0:
+            # Another request for the same message may have stored its own.
+            del self._recalls[recall]
 
     def is_being_recalled(self, message: StoredMessage) -> bool:
         """Whether a message is taken back by what is not in the wheel yet."""
@@ -198,8 +213,8 @@ class TimerDelivery:
         while self.timers.behind and not self._is_stopping:
             if not await self._in_turn(self.timers.take_in, _TAKE_IN):
                 break
-        for recall, queue_offset in list(self._recalls.items()):
-            if queue_offset is not None and queue_offset < self.timers.queue_offset:
+        for recall, markers in list(self._recalls.items()):
+            if not markers.unknown and markers.newest < self.timers.queue_offset:
                 del self._recalls[recall]
 
     async def _in_turn(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
