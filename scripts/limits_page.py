@@ -32,8 +32,8 @@ from orbitmq.broker.topics.topic_table import (
     TOPICS_MAX,
     TOTAL_QUEUES_MAX,
 )
+from orbitmq.broker.transactions import open_transactions
 from orbitmq.broker.transactions.half_queue import OPEN_MAX
-from orbitmq.broker.transactions.open_transactions import PAGE_MAX as PAGE_MAX_TRANSACTIONS
 from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
 from orbitmq.filterserver.config import FilterServerConfig
 from orbitmq.filterserver.filter_classes import CLASSES_MAX
@@ -135,12 +135,14 @@ COSTS = (
     ),
     Cost(
         (_CODE.LIST_TRANSACTIONS,),
-        f"reads of {PAGE_MAX_TRANSACTIONS:,} half messages in a thread, 16 at a time",
+        f"reads of {open_transactions.PAGE_MAX:,} half messages in a thread, 16 at a time. "
+        f"{open_transactions.AT_WORK_MAX} such requests and checks are at work, and "
+        f"{open_transactions.WAITING_MAX} wait",
         NOTHING,
     ),
     Cost(
         (_CODE.CHECK_TRANSACTIONS,),
-        f"{PAGE_MAX_TRANSACTIONS:,} times one read in a thread, two appends and a request to a "
+        f"{open_transactions.PAGE_MAX:,} times one read in a thread, two appends and a request to a "
         "producer, one after the other; the appends only at the first check of a half, and no request "
         "about one that was asked about within a second",
         "copies of half messages that were not checked before, each with a mark of the former",

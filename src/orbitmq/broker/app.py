@@ -578,6 +578,7 @@ class Broker:
                 ending=self._transactions.ending,
                 open_transactions=self._transactions.open_transactions,
                 resuming=self._transactions.resuming,
+                is_open=lambda: self._admission.is_open,
             ),
             RecallRequests(
                 config=self._config,

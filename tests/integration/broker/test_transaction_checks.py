@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from orbitmq.protocol.command import Command
 from orbitmq.protocol.requests.transactions import (
     CheckTransaction,
     CheckTransactions,
+    ListTransactions,
     ResumeTransaction,
 )
 from orbitmq.record.decode import StoredMessage, decode_record
@@ -218,6 +221,7 @@ async def test_a_check_on_request_after_one_of_the_broker_changes_no_count(
     await prepare(peer)
     await group.until_asked(producer, 3)
     (half,) = site.broker._transactions.halves.halves.values()
+    await until(lambda: site.broker.store.end_of(HALF_TOPIC, 0) > half.offset)
     # The last check seems to be of the future, which must not put off this one.
     site.clock.adjust(-3_600_000)
 
@@ -227,6 +231,89 @@ async def test_a_check_on_request_after_one_of_the_broker_changes_no_count(
     await until(lambda: len(producer.asked) == 4)
     (after,) = site.broker._transactions.halves.halves.values()
     assert (after.checks, after.offset) == (half.checks, half.offset)
+
+
+@asynccontextmanager
+async def held_threads() -> AsyncIterator[None]:
+    """Hold what the broker reads in threads."""
+    gate = threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    held = loop.run_in_executor(None, gate.wait)
+    try:
+        yield
+    finally:
+        gate.set()
+        await held
+
+
+@pytest.mark.parametrize("kind", [ListTransactions, CheckTransactions])
+async def test_few_requests_of_tools_are_at_work_and_others_are_told_that_it_is_busy(
+    site: Site, peer: Peer, group: Group, kind: type[ListTransactions | CheckTransactions]
+) -> None:
+    await group.join("p1")
+    await prepare(peer)
+    tools = site.broker._transactions.open_transactions
+
+    async with held_threads():
+        asked = [asyncio.create_task(peer.ask(kind(limit=1000))) for _ in range(40)]
+        await until(lambda: sum(task.done() for task in asked) == 30)
+        refused = [task.result() for task in asked if task.done()]
+        assert tools.requests == 10
+    replies = await asyncio.gather(*asked)
+
+    assert {reply.code for reply in refused} == {ResponseCode.SYSTEM_BUSY}
+    assert "10 requests about open transactions are at work or wait" in refused[0].remark
+    assert sorted(reply.code for reply in replies) == [0] * 10 + [ResponseCode.SYSTEM_BUSY] * 30
+    assert (await peer.ask(kind(limit=1000))).code == 0
+    assert tools.requests == 0
+
+
+async def test_what_a_tool_asked_for_is_not_done_once_it_is_gone(
+    site: Site, peer: Peer, group: Group
+) -> None:
+    producer = await group.join("p1")
+    for number in range(3):
+        await prepare(peer, b"%d" % number, unique_id=f"A{number}")
+    tools = site.broker._transactions.open_transactions
+
+    async with held_threads():
+        async with RpcClient() as rpc:
+            tool = Peer(peer.address, rpc)
+            asked = [
+                asyncio.create_task(tool.ask(CheckTransactions(limit=1000))) for _ in range(10)
+            ]
+            await until(lambda: tools.requests == 10)
+            for task in asked:
+                task.cancel()
+        # Those of the producer and of `peer` are left.
+        await until(lambda: sum(len(each.connections) for each in site.broker._servers) == 2)
+    await until(lambda: tools.requests == 0)
+
+    # The two at work had begun to read the first one.
+    halves = site.broker._transactions.halves.halves.values()
+    assert sorted(bool(half.asked_ms) for half in halves) == [False, False, True]
+    await until(lambda: len(producer.asked) == 1)
+
+
+async def test_a_broker_that_stops_does_not_finish_what_tools_asked_for(
+    site: Site, peer: Peer
+) -> None:
+    await peer.make_topic("T")
+    for number in range(40):
+        await prepare(peer, b"%d" % number, unique_id=f"A{number}")
+    tools = site.broker._transactions.open_transactions
+
+    async with held_threads():
+        asked = asyncio.create_task(peer.ask(ListTransactions(limit=1000)))
+        await until(lambda: tools.requests == 1)
+        stop = asyncio.create_task(site.broker.stop())
+        await until(lambda: not site.broker._admission.is_open)
+    reply = await asked
+    await stop
+
+    assert reply.code == ResponseCode.SYSTEM_BUSY
+    assert "the broker is stopping" in reply.remark
 
 
 async def test_producers_of_a_group_take_turns(group: Group) -> None:
@@ -389,7 +476,7 @@ async def test_only_what_belongs_to_a_transaction_is_resumed(site: Site, peer: P
 
 @pytest.mark.parametrize("options", [{**OPTIONS, "frameMaxLength": "20000"}])
 async def test_a_half_too_large_to_be_asked_about_holds_up_no_other(
-    site: Site, peer: Peer, group: Group
+    peer: Peer, group: Group
 ) -> None:
     # The request that stores it fits into a frame, the check does not.
     await prepare(peer, b"b" * 19_500, unique_id="large")
@@ -399,8 +486,10 @@ async def test_a_half_too_large_to_be_asked_about_holds_up_no_other(
     await group.until_asked(producer, 2)
 
     assert {asked.prepared.transaction_id for asked in producer.asked} == {"small"}
-    large = await site.broker._transactions.open_transactions.page("large", 1)
-    assert [(each.checks, each.half_offset) for each in large.transactions] == [(0, 0)]
+    (large,) = content(await peer.ask(ListTransactions(transaction_id="large", limit=1)))[
+        "transactions"
+    ]
+    assert (large["checks"], large["half_offset"]) == (0, 0)
 
 
 @pytest.mark.parametrize("options", [{"transactionCheckInterval": str(INTERVAL_MS)}])

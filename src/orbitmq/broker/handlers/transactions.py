@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from orbitmq.broker.transactions.half_messages import UNKNOWN
-from orbitmq.errors import OrbitError
+from orbitmq.errors import OrbitError, RequestRefusedError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.transactions import (
     CheckTransactions,
@@ -40,6 +42,8 @@ class TransactionRequests:
     ending: Ending
     open_transactions: OpenTransactions
     resuming: Resuming
+    # False while the broker starts or stops.
+    is_open: Callable[[], bool]
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -80,21 +84,42 @@ class TransactionRequests:
             return request.reply(code=ResponseCode.FLUSH_DISK_TIMEOUT)
         return request.reply()
 
-    async def list_open(self, _: Connection, request: Command) -> Command:
+    @starts_at_once
+    async def list_open(self, connection: Connection, request: Command) -> Command:
         """List open transactions, or those with one id."""
         asked = ListTransactions.decode(request.fields)
-        page = await self.open_transactions.page(asked.transaction_id, asked.limit)
+        page = await self.open_transactions.page(
+            asked.transaction_id,
+            asked.limit,
+            check_wanted=partial(self._check_wanted, connection),
+        )
         return request.reply(body=msgspec.json.encode(page))
 
+    @starts_at_once
     async def check(self, connection: Connection, request: Command) -> Command:
         """Have producers asked about open transactions now."""
         asked = CheckTransactions.decode(request.fields)
-        sent = await self.open_transactions.check(asked.transaction_id, asked.limit)
+        sent = await self.open_transactions.check(
+            asked.transaction_id,
+            asked.limit,
+            check_wanted=partial(self._check_wanted, connection),
+        )
         log.info(
             "transactions checked on request asked=%d without_producer=%d peer=%s",
             sent.asked, sent.without_producer, connection.address,
         )  # fmt: skip
         return request.reply(body=msgspec.json.encode(sent))
+
+    def _check_wanted(self, connection: Connection) -> None:
+        """Refuse what only a tool wants once the tool is gone, or the broker has to stop."""
+        if connection.closed:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY, f"the connection of {connection.address} is closed"
+            )
+        if not self.is_open():
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
+            )
 
     async def resume(self, connection: Connection, request: Command) -> Command:
         """Have producers asked again about a transaction that was given up."""

@@ -1,18 +1,26 @@
 """Open transactions, as tools see them and have them checked.
 
+Few requests are at work at a time, and few wait; others are refused. Each reads in slices, and stops
+between two of them once nobody waits for its reply.
+
 Threads: the event loop's; records are read off it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.clock import settle
 from orbitmq.disk import off_loop
+from orbitmq.errors import RequestRefusedError
 from orbitmq.model import property_names
 from orbitmq.model.names import HALF_TOPIC
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.transactions import ChecksSent, OpenTransaction, TransactionPage
 
 if TYPE_CHECKING:
@@ -26,6 +34,9 @@ if TYPE_CHECKING:
     from orbitmq.store.message_store import MessageStore
 
 PAGE_MAX: Final = 1000
+# Requests that are at work, and that wait for it.
+AT_WORK_MAX: Final = 2
+WAITING_MAX: Final = 8
 # Halves whose records are read at a time; each may be as large as a message.
 _SLICE: Final = 16
 
@@ -38,38 +49,71 @@ class OpenTransactions:
     halves: HalfQueue
     check_back: CheckBack
     members: Members
+    # Requests that are at work or wait for it.
+    requests: int = field(default=0, init=False)
+    _may_work: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(AT_WORK_MAX), init=False
+    )
 
-    async def page(self, transaction_id: str | None, limit: int) -> TransactionPage:
-        """Describe open transactions."""
+    async def page(
+        self, transaction_id: str | None, limit: int, *, check_wanted: Callable[[], None]
+    ) -> TransactionPage:
+        """Describe open transactions; `check_wanted` raises once nobody waits for the reply."""
         found: list[OpenTransaction] = []
-        chosen = await self._chosen(transaction_id, limit)
-        for start in range(0, len(chosen), _SLICE):
-            part = chosen[start : start + _SLICE]
-            messages = await off_loop(self._read, part)
-            found += [
-                self._described(half, message)
-                for half, message in zip(part, messages, strict=True)
-                if message is not None
-            ]
+        async with self._at_work():
+            check_wanted()
+            chosen = await self._chosen(transaction_id, limit)
+            for start in range(0, len(chosen), _SLICE):
+                check_wanted()
+                part = chosen[start : start + _SLICE]
+                messages = await off_loop(self._read, part)
+                found += [
+                    self._described(half, message)
+                    for half, message in zip(part, messages, strict=True)
+                    if message is not None
+                ]
         return TransactionPage(transactions=found, count=len(self.halves))
 
-    async def check(self, transaction_id: str | None, limit: int) -> ChecksSent:
-        """Have producers asked about open transactions, whatever their age."""
+    async def check(
+        self, transaction_id: str | None, limit: int, *, check_wanted: Callable[[], None]
+    ) -> ChecksSent:
+        """Have producers asked about open transactions, whatever their age.
+
+        `check_wanted` raises once nobody waits for the reply.
+        """
         # After a restart it is not known who was asked last; the client is empty then.
         clients: list[str] = []
         without_producer = 0
-        for half in await self._chosen(transaction_id, limit):
-            client = await self.check_back.check_now(half)
-            if client is not None:
-                clients.append(client)
-            else:
-                without_producer += 1
-            await settle(1)
+        async with self._at_work():
+            check_wanted()
+            for half in await self._chosen(transaction_id, limit):
+                check_wanted()
+                client = await self.check_back.check_now(half)
+                if client is not None:
+                    clients.append(client)
+                else:
+                    without_producer += 1
+                await settle(1)
         return ChecksSent(
             clients=sorted(set(filter(None, clients))),
             asked=len(clients),
             without_producer=without_producer,
         )
+
+    @asynccontextmanager
+    async def _at_work(self) -> AsyncIterator[None]:
+        if self.requests >= AT_WORK_MAX + WAITING_MAX:
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"{self.requests} requests about open transactions are at work or wait, the limit",
+                hint="send one after the other, and retry after a pause",
+            )
+        self.requests += 1
+        try:
+            async with self._may_work:
+                yield
+        finally:
+            self.requests -= 1
 
     async def _chosen(self, transaction_id: str | None, limit: int) -> Sequence[Half]:
         limit = max(1, min(limit, PAGE_MAX))
