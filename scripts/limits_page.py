@@ -38,6 +38,7 @@ from orbitmq.filtering.parser import EXPRESSION_CHARACTERS_MAX
 from orbitmq.filterserver.config import FilterServerConfig
 from orbitmq.filterserver.filter_classes import CLASSES_MAX
 from orbitmq.filterserver.filter_classes import NAME_LENGTH_MAX as CLASS_NAME_LENGTH_MAX
+from orbitmq.model.recall_handles import ID_BYTES_MAX
 from orbitmq.nameserver.broker_registry import NAME_LENGTH_MAX
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.route_view import CACHED_BYTES_MAX
@@ -160,8 +161,9 @@ COSTS = (
     ),
     Cost(
         (_CODE.RECALL_MESSAGE,),
-        "one append of a small message",
-        "the message, until the second of its due time is over and retention deletes it",
+        f"one append of a small message, for an id of {ID_BYTES_MAX} bytes",
+        "the message, until the second of its due time is over and retention deletes it; in that "
+        "second a key of 16 bytes",
     ),
     Cost(
         (_CODE.PULL_MESSAGE, _CODE.LITE_PULL_MESSAGE),

@@ -12,6 +12,8 @@ from orbitmq.errors import RecallHandleError
 _VERSION: Final = "v1"
 _PARTS: Final = 5
 _LENGTH_MAX: Final = 4096
+# Of the id in UTF-8. Those that clients make have 32 or 56 characters.
+ID_BYTES_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,11 @@ class RecallHandle:
     time_ms: int
     unique_id: str
 
+    @property
+    def id_bytes(self) -> int:
+        """How long the id is."""
+        return len(self.unique_id.encode())
+
     def encode(self) -> str:
         """Write it as RocketMQ does: text in base64."""
         parts = (_VERSION, self.topic, self.broker_name, str(self.time_ms), self.unique_id)
@@ -36,10 +43,11 @@ class RecallHandle:
         """The handle for a receipt; None if it would be refused, or name another message."""
         try:
             text = self.encode()
-            return text if RecallHandle.decode(text) == self else None
+            is_sound = self.id_bytes <= ID_BYTES_MAX and RecallHandle.decode(text) == self
         except (RecallHandleError, ValueError):
             # A ValueError is about an id that is not Unicode.
             return None
+        return text if is_sound else None
 
     @classmethod
     def decode(cls, text: str) -> RecallHandle:

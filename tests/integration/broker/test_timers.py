@@ -236,6 +236,7 @@ async def test_a_bad_recall_is_refused_with_its_reason(site: Site, peer: Peer) -
         ("", "T", illegal, "not valid"),
         (handle(), "OTHER", illegal, "it is for topic 'T'"),
         (handle(broker_name="b"), "T", illegal, "it is for broker 'b'"),
+        (handle(unique_id="A" * 256), "T", illegal, "above the limit of 255"),
         (handle(time_ms=now_ms), "T", illegal, "comes too late"),
         (handle(time_ms=now_ms + 4 * DAY_MS), "T", illegal, "above the limit"),
         (handle(topic="NONE"), "NONE", ResponseCode.TOPIC_NOT_EXIST, "NONE"),

@@ -24,7 +24,7 @@ def test_a_handle_has_the_text_that_rocketmq_writes() -> None:
     )
 
 
-@pytest.mark.parametrize("unique_id", ["A", "a b", " a", "a ", "a  b", "ü+~"])
+@pytest.mark.parametrize("unique_id", ["A", "a b", " a", "a ", "a  b", "ü+~", "L" * 255])
 def test_an_id_comes_back_whole(unique_id: str) -> None:
     text = handle(unique_id).issued
 
@@ -33,7 +33,7 @@ def test_an_id_comes_back_whole(unique_id: str) -> None:
     assert RecallHandle.decode(text.rstrip("=")) == handle(unique_id)
 
 
-@pytest.mark.parametrize("unique_id", ["", "L" * 4000, "\ud800"])
+@pytest.mark.parametrize("unique_id", ["", "L" * 256, "ü" * 128, "L" * 4000, "\ud800"])
 def test_no_handle_is_issued_that_would_name_another_message(unique_id: str) -> None:
     assert handle(unique_id).issued is None
 

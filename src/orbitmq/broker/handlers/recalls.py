@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orbitmq.broker.hot_path import born_host
 from orbitmq.broker.timers.recall_markers import recall_draft, recall_of
 from orbitmq.errors import RecallHandleError, RequestRefusedError
-from orbitmq.model.recall_handles import RecallHandle
+from orbitmq.model.recall_handles import ID_BYTES_MAX, RecallHandle
 from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.requests.sending import RecallMessage, RecallReply
@@ -98,6 +98,12 @@ class RecallRequests:
                 asked.recall_handle,
                 f"it is for broker {handle.broker_name[:255]!r}, and this is {name!r}",
                 hint="send the request to that broker",
+            )
+        if handle.id_bytes > ID_BYTES_MAX:
+            raise RecallHandleError(
+                asked.recall_handle,
+                f"its id has {handle.id_bytes} bytes, above the limit of {ID_BYTES_MAX}",
+                hint="no message with such an id can be recalled here",
             )
         left_ms = handle.time_ms - self.clock.now_ms()
         seconds_max = self.store_config().timer_delay_seconds_max

@@ -468,14 +468,12 @@ class Timers:
         self._recalled = set()
         self._is_partly_delivered = self._cursor != _BEGINNING
         rolled: list[tuple[int, int]] = []
+        markers: list[int] = []
         for due_in_slot_ms, offset, magic, record_bytes in self._chains.units(self.read_ms):
             if is_rolled(magic):
                 rolled.append((offset, record_bytes))
             elif is_recall(magic):
-                message = self._store.message_at(offset)
-                key = recall_key_of(message) if message is not None else None
-                if key is not None:
-                    self._recalled.add(key)
+                markers.append(offset)
             else:
                 due_ms = self.read_ms + (due_in_slot_ms or self._due_in_slot(offset))
                 if (due_ms, offset) <= self._cursor:
@@ -484,6 +482,10 @@ class Timers:
                     self._is_partly_delivered = True
                     continue
                 due.add(due_ms, offset)
+        for marker in self._store.messages_at(sorted(markers)):
+            key = recall_key_of(marker) if marker is not None else None
+            if key is not None:
+                self._recalled.add(key)
         if rolled and self._cursor == _BEGINNING:
             for offset, record_bytes in reversed(rolled):
                 self._roll(offset, record_bytes)
