@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orbitmq.broker import tool_requests
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.delivery.pulls import HOLD_MS_MAX
 from orbitmq.broker.exactly_once.query_states import (
@@ -119,8 +120,8 @@ COSTS = (
         (_CODE.LIST_PENDING,),
         f"reads of {pending_messages.UNITS_MAX:,} messages in a thread, {SLICE_UNITS} at a time, "
         f"{pending_messages.PAGE_MAX:,} in the reply; without an id, of messages due in order. "
-        f"{pending_messages.AT_WORK_MAX} such requests, counts and deliveries are at work, and "
-        f"{pending_messages.WAITING_MAX} wait",
+        f"{tool_requests.AT_WORK_MAX} such requests, counts and deliveries are at work, and "
+        f"{tool_requests.WAITING_MAX} wait",
         NOTHING,
     ),
     Cost(
@@ -137,8 +138,8 @@ COSTS = (
     Cost(
         (_CODE.LIST_TRANSACTIONS,),
         f"reads of {open_transactions.PAGE_MAX:,} half messages in a thread, 16 at a time. "
-        f"{open_transactions.AT_WORK_MAX} such requests and checks are at work, and "
-        f"{open_transactions.WAITING_MAX} wait",
+        f"{tool_requests.AT_WORK_MAX} such requests and checks are at work, and "
+        f"{tool_requests.WAITING_MAX} wait",
         NOTHING,
     ),
     Cost(

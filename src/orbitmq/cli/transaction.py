@@ -65,7 +65,7 @@ def check(
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask producers now how transactions ended; each check counts."""
+    """Ask producers now how transactions ended."""
     sent = administer(namesrv, lambda admin: admin.transactions.check(transaction_id, limit=limit))
     rows = [
         {

@@ -182,7 +182,7 @@ async def test_delivery_does_not_wait_for_requests_about_pending_messages(
 
     async with turn:
         lists += [asyncio.create_task(listed(peer, limit=1000)) for _ in range(10)]
-        await until(lambda: site.broker._pending._requests == len(lists))
+        await until(lambda: site.broker._pending._requests.count == len(lists))
         await site.clock.advance(1500)
     await until(lambda: site.broker.store.end_of("T", 0) == 1)
 

@@ -259,14 +259,14 @@ async def test_few_requests_of_tools_are_at_work_and_others_are_told_that_it_is_
         asked = [asyncio.create_task(peer.ask(kind(limit=1000))) for _ in range(40)]
         await until(lambda: sum(task.done() for task in asked) == 30)
         refused = [task.result() for task in asked if task.done()]
-        assert tools.requests == 10
+        assert tools.requests.count == 10
     replies = await asyncio.gather(*asked)
 
     assert {reply.code for reply in refused} == {ResponseCode.SYSTEM_BUSY}
     assert "10 requests about open transactions are at work or wait" in refused[0].remark
     assert sorted(reply.code for reply in replies) == [0] * 10 + [ResponseCode.SYSTEM_BUSY] * 30
     assert (await peer.ask(kind(limit=1000))).code == 0
-    assert tools.requests == 0
+    assert tools.requests.count == 0
 
 
 async def test_what_a_tool_asked_for_is_not_done_once_it_is_gone(
@@ -283,12 +283,12 @@ async def test_what_a_tool_asked_for_is_not_done_once_it_is_gone(
             asked = [
                 asyncio.create_task(tool.ask(CheckTransactions(limit=1000))) for _ in range(10)
             ]
-            await until(lambda: tools.requests == 10)
+            await until(lambda: tools.requests.count == 10)
             for task in asked:
                 task.cancel()
         # Those of the producer and of `peer` are left.
         await until(lambda: sum(len(each.connections) for each in site.broker._servers) == 2)
-    await until(lambda: tools.requests == 0)
+    await until(lambda: tools.requests.count == 0)
 
     # The two at work had begun to read the first one.
     halves = site.broker._transactions.halves.halves.values()
@@ -306,7 +306,7 @@ async def test_a_broker_that_stops_does_not_finish_what_tools_asked_for(
 
     async with held_threads():
         asked = asyncio.create_task(peer.ask(ListTransactions(limit=1000)))
-        await until(lambda: tools.requests == 1)
+        await until(lambda: tools.requests.count == 1)
         stop = asyncio.create_task(site.broker.stop())
         await until(lambda: not site.broker._admission.is_open)
     reply = await asked

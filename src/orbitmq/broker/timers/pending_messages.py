@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from orbitmq.broker.real_queues import original_draft
 from orbitmq.broker.timers.recall_markers import Recall, recall_draft, recall_of
+from orbitmq.broker.tool_requests import ToolRequests
 from orbitmq.disk import off_loop
 from orbitmq.errors import (
     MessageNotFoundError,
@@ -58,9 +59,6 @@ PAGE_MAX: Final = 1000
 UNITS_MAX: Final = 4096
 # Seconds with messages that one count looks at.
 COUNTED_MAX: Final = 20_000
-# Requests that are at work, and that wait for it.
-AT_WORK_MAX: Final = 2
-WAITING_MAX: Final = 8
 _FOREVER_MS: Final = 2**62
 _SPAN_MS_MIN: Final = 1000
 
@@ -77,27 +75,11 @@ class PendingMessages:
     broker_name: Callable[[], str]
     on_delivered: Callable[[Draft], None]
     clock: Clock
-    _requests: int = field(default=0, init=False)
-    _may_work: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(AT_WORK_MAX), init=False
+    _requests: ToolRequests = field(
+        default_factory=lambda: ToolRequests("for pending messages"), init=False
     )
     # Held by the one request that waits for its turn at the files, or has it.
     _next: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-
-    @asynccontextmanager
-    async def _at_work(self) -> AsyncIterator[None]:
-        if self._requests >= AT_WORK_MAX + WAITING_MAX:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_BUSY,
-                f"{self._requests} requests for pending messages are at work or wait",
-                hint="send them one after the other, and retry after a pause",
-            )
-        self._requests += 1
-        try:
-            async with self._may_work:
-                yield
-        finally:
-            self._requests -= 1
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -112,7 +94,7 @@ class PendingMessages:
 
     async def page(self, asked: ListPending) -> PendingPage:
         """List messages, or those with one id."""
-        async with self._at_work():
+        async with self._requests.at_work():
             return await self._page(asked)
 
     async def _page(self, asked: ListPending) -> PendingPage:
@@ -158,7 +140,7 @@ class PendingMessages:
 
     async def counts(self, asked: CountPending) -> PendingCounts:
         """Count messages by due time."""
-        async with self._at_work():
+        async with self._requests.at_work():
             return await self._counts(asked)
 
     async def _counts(self, asked: CountPending) -> PendingCounts:
@@ -180,7 +162,7 @@ class PendingMessages:
 
     async def bring_forward(self, message_id: str, topic: str) -> None:
         """Deliver a message now; raises MessageNotFoundError if none with that id is pending."""
-        async with self._at_work():
+        async with self._requests.at_work():
             receipts = await self._stored_forward(message_id, topic)
         stored = await self.storing.confirm(receipts)
         if stored.code is not ResponseCode.SUCCESS:

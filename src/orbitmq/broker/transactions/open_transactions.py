@@ -8,19 +8,16 @@ Threads: the event loop's; records are read off it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.broker.tool_requests import ToolRequests
 from orbitmq.clock import settle
 from orbitmq.disk import off_loop
-from orbitmq.errors import RequestRefusedError
 from orbitmq.model import property_names
 from orbitmq.model.names import HALF_TOPIC
-from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.transactions import ChecksSent, OpenTransaction, TransactionPage
 
 if TYPE_CHECKING:
@@ -34,9 +31,6 @@ if TYPE_CHECKING:
     from orbitmq.store.message_store import MessageStore
 
 PAGE_MAX: Final = 1000
-# Requests that are at work, and that wait for it.
-AT_WORK_MAX: Final = 2
-WAITING_MAX: Final = 8
 # Halves whose records are read at a time; each may be as large as a message.
 _SLICE: Final = 16
 
@@ -49,10 +43,8 @@ class OpenTransactions:
     halves: HalfQueue
     check_back: CheckBack
     members: Members
-    # Requests that are at work or wait for it.
-    requests: int = field(default=0, init=False)
-    _may_work: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(AT_WORK_MAX), init=False
+    requests: ToolRequests = field(
+        default_factory=lambda: ToolRequests("about open transactions"), init=False
     )
 
     async def page(
@@ -60,7 +52,7 @@ class OpenTransactions:
     ) -> TransactionPage:
         """Describe open transactions; `check_wanted` raises once nobody waits for the reply."""
         found: list[OpenTransaction] = []
-        async with self._at_work():
+        async with self.requests.at_work():
             check_wanted()
             chosen = await self._chosen(transaction_id, limit)
             for start in range(0, len(chosen), _SLICE):
@@ -84,7 +76,7 @@ class OpenTransactions:
         # After a restart it is not known who was asked last; the client is empty then.
         clients: list[str] = []
         without_producer = 0
-        async with self._at_work():
+        async with self.requests.at_work():
             check_wanted()
             for half in await self._chosen(transaction_id, limit):
                 check_wanted()
@@ -99,21 +91,6 @@ class OpenTransactions:
             asked=len(clients),
             without_producer=without_producer,
         )
-
-    @asynccontextmanager
-    async def _at_work(self) -> AsyncIterator[None]:
-        if self.requests >= AT_WORK_MAX + WAITING_MAX:
-            raise RequestRefusedError(
-                ResponseCode.SYSTEM_BUSY,
-                f"{self.requests} requests about open transactions are at work or wait, the limit",
-                hint="send one after the other, and retry after a pause",
-            )
-        self.requests += 1
-        try:
-            async with self._may_work:
-                yield
-        finally:
-            self.requests -= 1
 
     async def _chosen(self, transaction_id: str | None, limit: int) -> Sequence[Half]:
         limit = max(1, min(limit, PAGE_MAX))

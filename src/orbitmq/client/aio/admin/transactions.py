@@ -48,7 +48,7 @@ class Transactions:
     ) -> dict[str, ChecksSent]:
         """Have producers asked now: about the transactions with an id, or those that wait longest.
 
-        Each check counts.
+        Those that were asked about within the last second are not asked about again.
         """
         header = CheckTransactions(transaction_id=transaction_id, limit=limit)
         sent = await self._ask_all(header, ChecksSent)
