@@ -69,9 +69,7 @@ def test_a_handle_is_the_text_that_rocketmq_writes() -> None:
     assert RecallHandle.decode(handle.encode().rstrip("=")) == handle
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "v1 a b 1 c", "djEgYQ==", "ü", "djEgYSBiIHggYw==", "a" * 100_000]
-)
+@pytest.mark.parametrize("text", ["", "x", "v1 a b 1 c", "djEgYQ==", "ü", "djEgYSBiIHggYw=="])
 def test_another_text_is_no_handle(text: str) -> None:
     with pytest.raises(RecallHandleError, match="not valid"):
         RecallHandle.decode(text)
