@@ -272,7 +272,7 @@ def test_a_killed_store_changes_hands_and_loses_no_timer(chain: TimerChain) -> N
 
 @pytest.mark.scenario("chain", "timers of Python, listed, recalled; killed, then ours")
 def test_timers_of_a_killed_official_broker_are_delivered_by_both(chain: TimerChain) -> None:
-    spread = [2 + number * 0.9 for number in range(20)]
+    spread = [2 + number * 0.6 for number in range(20)]
     official = chain.official(window_s=6)
     official.create_topic("T", queues=1)
     ids = asyncio.run(chain.send_at("official", spread, recalled=3))
@@ -291,6 +291,7 @@ def test_timers_of_a_killed_official_broker_are_delivered_by_both(chain: TimerCh
     ours.process.stop()
 
     official = chain.official(window_s=6)
+    back_ms = SystemClock().now_ms()
     chain.wait_delivered(official, len(wanted))
     chain.wait_due(SystemClock())
     official.process.kill()
@@ -300,7 +301,9 @@ def test_timers_of_a_killed_official_broker_are_delivered_by_both(chain: TimerCh
     assert 0 < sum(row["messages"] for row in counted) <= len(listed)
     delivered = chain.delivered()
     counts = Counter(message.body.decode() for message in delivered)
-    assert set(counts) == wanted
+    # RocketMQ puts recalls off, too: one that is due before it is back may come after its message.
+    late = {name for name in chain.recalled if chain.due_ms[name] < back_ms + 2000}
+    assert wanted <= set(counts) <= wanted | late
     # What it delivered or put off in the second before the kill is repeated, as by itself.
     assert max(counts.values()) <= 2
     assert [m.body for m in delivered if m.store_ms < chain.due_ms[m.body.decode()]] == []

@@ -489,6 +489,7 @@ class Timers:
         if rolled and self._cursor == _BEGINNING:
             for offset, record_bytes in reversed(rolled):
                 self._roll(offset, record_bytes)
+            self._end_with_newest()
             # They must not be put on again if this slot is read again.
             self._cursor = (self.read_ms, -1)
             self._is_partly_delivered = True
@@ -513,8 +514,7 @@ class Timers:
 
         Compat: RocketMQ delivers all of that slot. It reads the chain from the last unit in the log
         on, so a chain that begins again leaves out what was delivered. A recall that names no
-        message ends an empty one. RocketMQ resumes the queue after the message of the last unit,
-        so that must be the newest one.
+        message ends an empty one.
         """
         if not self._is_partly_delivered or not self._chains.has(self.read_ms):
             return
@@ -529,12 +529,20 @@ class Timers:
                 self.read_ms, KEEP, record, due_ms - self.read_ms, starts_chain=starts_chain
             )
             starts_chain = False
+        self._end_with_newest(starts_chain=starts_chain)
+        self._is_partly_delivered = False
+
+    def _end_with_newest(self, *, starts_chain: bool = False) -> None:
+        """Make the last unit one of the newest message that was taken in, by a recall of nothing.
+
+        Compat: RocketMQ resumes the queue after the message of the last unit. After that of an older
+        one it would take in again, and deliver, what came later.
+        """
         for offset, record_bytes, _ in self._store.entries(
             TIMER_TOPIC, 0, self.queue_offset - 1, 1
         ):
             record = (offset, record_bytes, 0)
             self._chains.append(self.read_ms, KEEP | RECALL, record, 0, starts_chain=starts_chain)
-        self._is_partly_delivered = False
 
 
 def _check_log(progress: TimerProgress, queue_end: int, log_end: int) -> None:

@@ -11,11 +11,20 @@ import pytest
 
 from orbitmq.clock import ManualClock
 from orbitmq.model.names import TIMER_TOPIC
-from orbitmq.store.timers.layout import WHEEL_BYTES, slot_of
+from orbitmq.store.timers.layout import (
+    AHEAD_MS_MAX,
+    KEEP,
+    RECALL,
+    ROLL,
+    UNIT,
+    WHEEL_BYTES,
+    slot_of,
+)
 from orbitmq.store.timers.timer_log import FOLDER
 from tests.unit.store.timers.timer_stores import NOW_MS, TIMER_LOG_BYTES, TimerStore
 
-WEEK_MS = 7 * 86_400_000
+DAY_MS = 86_400_000
+WEEK_MS = 7 * DAY_MS
 
 
 @pytest.fixture
@@ -139,6 +148,29 @@ async def test_files_have_the_bytes_that_rocketmq_writes(
     assert len(check) == 4096
     assert struct.unpack_from(">qqqqqqq", check) == (NOW_MS, 156, 3, 3, 0, NOW_MS + 300, 1)
     assert (timers.root / "timerwheel").stat().st_blocks * 512 < 100_000
+
+
+async def test_the_last_unit_is_of_the_newest_message_also_after_one_was_put_on(
+    timers: TimerStore, clock: ManualClock
+) -> None:
+    timers.send("put on", NOW_MS + WEEK_MS + DAY_MS)
+    timers.take_in()
+    await clock.advance(DAY_MS)
+    timers.send("newer", NOW_MS + WEEK_MS)
+    timers.take_in()
+    *_, (newest, _, _) = timers.store.entries(TIMER_TOPIC, 0, 0, 2)
+
+    await clock.advance(AHEAD_MS_MAX - DAY_MS + 5000)
+    assert timers.deliver() == []
+    timers.timers.save()
+
+    # RocketMQ resumes the queue after the message of that unit.
+    units = list(UNIT.iter_unpack((timers.root / FOLDER / f"{0:020d}").read_bytes()[: 4 * 52]))
+    magics, offsets = [unit[2] for unit in units], [unit[5] for unit in units]
+    assert magics == [KEEP | ROLL, KEEP, KEEP, KEEP | RECALL]
+    assert offsets == [0, newest, 0, newest]
+    await clock.advance(2 * DAY_MS)
+    assert timers.deliver() == ["newer", "put on"]
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
