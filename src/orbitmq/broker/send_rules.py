@@ -50,9 +50,9 @@ class Destination:
 
 def delay_level(properties: Mapping[str, str]) -> int:
     """The delay level a message asks for; 0 for none."""
-    text = properties.get(property_names.DELAY_LEVEL, "0")
+    text = properties.get(property_names.DELAY_LEVEL)
     # Compat: Java takes no spaces and no underscores, which int() does; nor more than 32 bits.
-    if _WHOLE_NUMBER.fullmatch(text) is None:
+    if text is None or _WHOLE_NUMBER.fullmatch(text) is None:
         return 0
     level = int(text)
     return level if 0 < level <= _LEVEL_MAX else 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,11 @@ def test_an_id_comes_back_whole(unique_id: str) -> None:
 @pytest.mark.parametrize("unique_id", ["", "L" * 256, "ü" * 128, "L" * 4000, "\ud800"])
 def test_no_handle_is_issued_that_would_name_another_message(unique_id: str) -> None:
     assert handle(unique_id).issued is None
+
+
+@pytest.mark.parametrize("change", [{"topic": "T U"}, {"broker_name": "a b"}, {"time_ms": -1}])
+def test_no_handle_is_issued_with_other_parts_that_cannot_be_read(change: dict[str, Any]) -> None:
+    assert replace(handle(), **change).issued is None
 
 
 def test_a_handle_that_is_too_long_is_refused_rather_than_cut() -> None:
