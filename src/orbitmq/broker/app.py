@@ -605,6 +605,7 @@ class Broker:
                 members=self.members,
                 offsets=self.offsets,
                 on_reset=self._long_polls.wake,
+                is_slave=self._pulls.is_slave,
             ),
             RetryRequests(
                 config=self._config,

@@ -220,7 +220,18 @@ class BrokerConfig:
         doc="Pulls held at the same time; further ones get an empty reply.",
     )
     slave_read: bool = option(
-        True, live=True, java="slaveReadEnable", doc="Let a slave serve consumers that lag."
+        True,
+        live=True,
+        java="slaveReadEnable",
+        doc="On a master: send consumers that lag to a slave. On a slave: serve pulls; without it "
+        "they are refused.",
+    )
+    offset_check_in_slave: bool = option(
+        False,
+        live=True,
+        java="offsetCheckInSlave",
+        doc="On a slave whose master is gone: move consumers whose offset is outside the queue, as "
+        "a master does, instead of waiting until the slave or its master has the offset.",
     )
     accept_sends_ms: int = option(
         0,

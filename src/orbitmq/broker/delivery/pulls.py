@@ -1,5 +1,8 @@
 """Pulls: checks permissions, and replies now, later, or after a read from disk.
 
+A slave serves consumers that lag, and all of them while its master is gone. Otherwise it leads them
+back to the master. It may lag itself, so an offset outside its queues is no reason to move anybody.
+
 Threads: the event loop's. Messages that are not in memory are read in a thread, since the disk may
 be slow.
 """
@@ -20,6 +23,7 @@ from orbitmq.broker.delivery.rounds import SLICE_MS
 from orbitmq.disk import off_loop
 from orbitmq.errors import FilterSyntaxError, OrbitError, RequestRefusedError
 from orbitmq.model.names import is_broker_only_group
+from orbitmq.model.routes import MASTER_ID
 from orbitmq.model.topics import Permission
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
@@ -57,6 +61,8 @@ _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
 _CLASS_FILTER: Final = int(PullFlag.CLASS_FILTER)
 _FOUND: Final = ReadStatus.FOUND
+_RETRY: Final = ResponseCode.PULL_RETRY_IMMEDIATELY
+_MOVED: Final = ResponseCode.PULL_OFFSET_MOVED
 _CODES: Final = {
     ReadStatus.FOUND: ResponseCode.SUCCESS,
     ReadStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -68,6 +74,7 @@ _CODES: Final = {
 _NOT_FOUND: Final = ResponseCode.PULL_NOT_FOUND
 _NO_QUEUE: Final = frozenset({ReadStatus.NO_MESSAGE_IN_QUEUE, ReadStatus.NO_MATCHED_LOGIC_QUEUE})
 _OFFSET_RESET: Final = "OFFSET_RESET"
+_ANY: Final = 2**63 - 1
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -85,6 +92,9 @@ class Pulls:
     # Pulls with filters on records take turns, if the loop has no time for them at once.
     rounds: Rounds
     clock: Clock
+    # Whether this broker is a slave now, and whether the master of its group can be reached.
+    is_slave: Callable[[], bool] = lambda: False
+    master_is_alive: Callable[[], bool] = lambda: True
     # One thread at a time evaluates filters: more would only take the loop's time.
     thread_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     # Set once, after construction: long polls call back `answer_held`.
@@ -114,7 +124,8 @@ class Pulls:
                 asked.topic,
                 asked.queue_id,
                 asked.commit_offset,
-                end=self.store.end_of(asked.topic, asked.queue_id),
+                # A slave may not have yet what was consumed at its master.
+                end=_ANY if self.is_slave() else self.store.end_of(asked.topic, asked.queue_id),
                 sender=member,
             )
         if member is not None:
@@ -179,11 +190,10 @@ class Pulls:
             pull.connection.write(_failure(pull, error))
             return True
         if not is_last and read.status is not _FOUND:
-            code = _code(pull, read)
-            if code is ResponseCode.PULL_RETRY_IMMEDIATELY and read.next_offset >= read.end:
-                pull.offset = read.next_offset
+            if self._has_to_wait(pull, read):
                 return False
-            if code is _NOT_FOUND:
+            if _code(pull, read) is _RETRY and read.next_offset >= read.end:
+                pull.offset = read.next_offset
                 return False
             # There is more than one read covers, or the offset is out of bounds: the client has
             # to continue at once from the offset in the reply.
@@ -202,6 +212,13 @@ class Pulls:
         is_oneway: bool,
     ) -> Pull:
         config = self.config()
+        if not config.slave_read and self.is_slave():
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"[REJECTREQUEST] {config.broker_name} {config.broker_id} is a slave, and it does not "
+                "allow reading",
+                hint="set slaveReadEnable=true",
+            )
         if not config.permission & Permission.READ:
             raise _forbidden(
                 PullForbidden.BROKER, f"the broker {config.broker_name} does not allow reading"
@@ -381,8 +398,8 @@ class Pulls:
         if (
             read.status is not _FOUND
             and pull.may_be_held
-            and _code(pull, read) is _NOT_FOUND
-            and (hold_ms := self._hold_ms(pull)) > 0
+            and self._has_to_wait(pull, read)
+            and (hold_ms := self._hold_ms(pull, read)) > 0
         ):
             if not self._charge(pull):
                 return _busy(pull)
@@ -392,9 +409,28 @@ class Pulls:
             self.release(pull)
         return self._reply(pull, read)
 
-    def _hold_ms(self, pull: Pull) -> int:
+    def _has_to_wait(self, pull: Pull, read: Read) -> bool:
+        """Whether a pull can get nothing before something new is stored."""
+        code = _code(pull, read)
+        return code is _NOT_FOUND or (code is _MOVED and self._keeps_offsets())
+
+    def _keeps_offsets(self) -> bool:
+        """Whether an offset outside the queue is left alone: the master may well have it."""
+        return self.is_slave() and not self.config().offset_check_in_slave
+
+    def _leads_to_master(self, read: Read) -> bool:
+        """Whether the consumer should go on at the master."""
+        return self.is_slave() and not read.far_behind and self.master_is_alive()
+
+    def _hold_ms(self, pull: Pull, read: Read) -> int:
         config = self.config()
-        return pull.hold_ms if config.long_polling else config.short_poll_ms
+        if not config.long_polling:
+            return config.short_poll_ms
+        # Compat: RocketMQ's slaves answer at once in this case. A client that does not know the
+        # address of the master yet would then ask again and again.
+        return (
+            min(pull.hold_ms, config.short_poll_ms) if self._leads_to_master(read) else pull.hold_ms
+        )
 
     def _reply(self, pull: Pull, read: Read) -> bytes:
         if pull.is_oneway:
@@ -412,18 +448,38 @@ class Pulls:
                 return _write(
                     pull, ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
                 )
+        code, next_offset = _code(pull, read), int(read.next_offset)
+        if code is not ResponseCode.SUCCESS and self.is_slave():
+            code, next_offset = self._slave_outcome(pull, read, code)
         return encode_pull_reply(
-            _code(pull, read),
+            code,
             read.status.value,
             opaque=pull.opaque,
             encoding=pull.encoding,
-            next_offset=read.next_offset,
+            next_offset=next_offset,
             start=read.start,
             end=read.end,
-            broker_id=pull.group.broker_id,
+            broker_id=self._suggested_broker(pull, read),
             records=read.records,
             record_bytes=read.record_bytes,
         )
+
+    def _slave_outcome(
+        self, pull: Pull, read: Read, code: ResponseCode
+    ) -> tuple[ResponseCode, int]:
+        """The code and next offset of a reply without messages."""
+        is_redirected = self._leads_to_master(read)
+        if code is _MOVED:
+            if is_redirected or self._keeps_offsets():
+                return _RETRY, pull.offset
+            return code, read.next_offset
+        return _RETRY if is_redirected else code, read.next_offset
+
+    def _suggested_broker(self, pull: Pull, read: Read) -> int:
+        """The id of the broker that the consumer should ask next."""
+        if not self.config().slave_read or self._leads_to_master(read):
+            return MASTER_ID
+        return pull.group.slow_reader_broker_id if read.far_behind else pull.group.broker_id
 
     def _reset_reply(self, pull: Pull, offset: int) -> bytes:
         if pull.is_oneway:

@@ -46,6 +46,7 @@ _LATEST: Final = -1
 # Compat: Go's clients commit this for a queue in which they consumed nothing.
 _NOTHING_CONSUMED: Final = -1
 _ALL_QUEUES: Final = -1
+_ANY: Final = 2**63 - 1
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -59,6 +60,7 @@ class CommittedOffsetRequests:
     members: Members
     offsets: CommittedOffsets
     on_reset: Callable[[Iterable[MessageQueue]], None]
+    is_slave: Callable[[], bool] = lambda: False
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -121,7 +123,8 @@ class CommittedOffsetRequests:
             asked.topic,
             asked.queue_id,
             asked.commit_offset,
-            end=end,
+            # A slave may not have yet what was consumed at its master.
+            end=_ANY if self.is_slave() else end,
             sender=self.members.client_id(connection, asked.consumer_group),
         )
         if outcome is Commit.ABOVE_END:

@@ -54,6 +54,9 @@ def read_bulk(
     most = max(count_max, 1), min(bytes_max, READ_BYTES_MAX)
     if record_filter is None:
         passed = _collect_spans(reader.log, queue, entries, result, most, tag_filter)
+        if passed:
+            last_offset = ENTRY.unpack_from(entries, (passed - 1) * ENTRY_BYTES)[0]
+            result.far_behind = last_offset < reader.log.end - reader.near_bytes
         entries = entries[passed * ENTRY_BYTES :]
         if _is_full(result, entries, most):
             return result
