@@ -103,6 +103,12 @@ def broker_names(name_server: str) -> set[str]:
     return set(clusters["brokerAddrTable"]) if clusters else set()
 
 
+def broker_addresses(name_server: str, name: str) -> dict[str, str]:
+    """The addresses of the brokers of one name that a name server knows, by their id."""
+    brokers: dict[str, Any] = ask(name_server, GET_CLUSTERS).body["brokerAddrTable"]
+    return dict(brokers[name]["brokerAddrs"]) if name in brokers else {}
+
+
 def route_code(name_server: str, topic: str) -> int:
     """The code that a name server answers when asked for the route of a topic."""
     return ask(name_server, GET_ROUTE, {"topic": topic}).code

@@ -204,7 +204,6 @@ async def test_an_instance_looks_up_the_route_of_a_topic(cluster: Cluster, topic
         assert instance.routes.cached_reading(topic) == reading
         assert instance.routes.master_of("broker-a") == cluster.address()
         assert instance.routes.address_of("broker-a", 1) == (cluster.address(), False)
-        assert instance.routes.address_of("broker-a", 1, only_this=True) is None
         assert instance.routes.address_of("broker-b", MASTER_ID) is None
 
 

@@ -131,7 +131,7 @@ async def test_resources_do_not_grow_with_the_number_of_reconnects() -> None:
         async def reconnect(times: int) -> None:
             for _ in range(times):
                 with suppress(ConnectionLostError):
-                    await instance.brokers.max_offset(QUEUE)
+                    await instance.brokers.max_offset(QUEUE, at_master=True)
                 await until(lambda: not instance.rpc.connected)
 
         await reconnect(200)

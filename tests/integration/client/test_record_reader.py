@@ -283,12 +283,12 @@ async def test_a_suggested_slave_is_used_and_abandoned_when_it_lags(
     asked: list[int] = []
     async with reader(cluster) as reading:
         queue = queue_of(topic)
-        reading._suggested[queue] = 1
+        reading._targets._suggested[queue] = 1
         address_of = reading._running().routes.address_of
 
-        def spy(broker_name: str, broker_id: int) -> object:
+        def spy(broker_name: str, broker_id: int, *, avoids_silent: bool = True) -> object:
             asked.append(broker_id)
-            return address_of(broker_name, broker_id)
+            return address_of(broker_name, broker_id, avoids_silent=avoids_silent)
 
         await reading.queues(topic)
         monkeypatch.setattr(reading._running().routes, "address_of", spy)

@@ -71,5 +71,6 @@ class RecordReader(QueueLookups[AioRecordReader]):
     min_offsets = waiting(AioRecordReader.min_offsets)
     max_offsets = waiting(AioRecordReader.max_offsets)
     offsets_for_times = waiting(AioRecordReader.offsets_for_times)
+    slave_queues = waiting(AioRecordReader.slave_queues)
     runs_at = waiting(AioRecordReader.runs_at)
     read = iterating(AioRecordReader.read)

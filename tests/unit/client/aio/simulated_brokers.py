@@ -26,6 +26,7 @@ class SimulatedBrokers:
         self.client_ids = ["c1"]
         self.committed: dict[MessageQueue, int] = {}
         self.oneway_commits: list[MessageQueue] = []
+        self.has_only_slaves = False
         self.begun_commits: list[tuple[MessageQueue, int]] = []
         self._commits_go_on = asyncio.Event()
         self._commits_go_on.set()
@@ -98,7 +99,7 @@ class SimulatedBrokers:
 
     async def commit_offset(
         self, queue: MessageQueue, _group: str, offset: int, *, oneway: bool = True
-    ) -> None:
+    ) -> bool:
         self._answer("commit", queue.broker_name)
         self.begun_commits.append((queue, offset))
         await self._commits_go_on.wait()
@@ -109,15 +110,20 @@ class SimulatedBrokers:
         self.committed[queue] = offset
         if oneway:
             self.oneway_commits.append(queue)
+        return not self.has_only_slaves
 
     async def min_offset(self, queue: MessageQueue) -> int:
         self._answer("min", queue.broker_name)
         return 10
 
-    async def max_offset(self, queue: MessageQueue) -> int:
+    async def max_offset(self, queue: MessageQueue, *, at_master: bool = False) -> int:
+        assert at_master, "a slave may lag"
         self._answer("max", queue.broker_name)
         return 90
 
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+    async def offset_at(
+        self, queue: MessageQueue, timestamp_ms: int, *, at_master: bool = False
+    ) -> int:
+        assert at_master, "a slave may lag"
         self._answer("time", queue.broker_name)
         return timestamp_ms // 1000

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.client.aio.admin.reach import readers_of
 from orbitmq.client.aio.instance.broker_calls import location_of
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.errors import MessageNotFoundError, ProtocolError, RemoteError
@@ -122,7 +123,7 @@ class Messages:
             count=count,
             consumer_group=group,
         )
-        address = await self._reach.broker(queue.broker_name)
+        address = await self._reach.reader(queue.broker_name)
         return await self._reach.ask_for(address, header, QueueEntries)
 
     async def _from_time(
@@ -142,15 +143,29 @@ class Messages:
         address, _ = location_of(message_id)
         # A producer's unique id decodes to some address, too, which need not be a broker.
         name = await self._reach.name_of(address)
-        if not name:
-            return None
-        record = await self._reach.calls.view_message(message_id, topic=topic or None)
-        return received_messages(record, name)[0]
+        if name:
+            record = await self._reach.calls.view_message(message_id, topic=topic or None)
+            return received_messages(record, name)[0]
+        return await self._at_slaves(message_id, topic)
+
+    async def _at_slaves(self, message_id: str, topic: str) -> ReceivedMessage | None:
+        """Find the message of a master that is gone at its slave."""
+        for name, slave in (await self._reach.lone_slaves()).items():
+            try:
+                record = await self._reach.calls.view_message(
+                    message_id, topic=topic or None, slave=slave
+                )
+            except RemoteError:
+                continue
+            message = received_messages(record, name)[0]
+            if message.offset_message_id == message_id:
+                return message
+        return None
 
     async def _find(
         self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int, *, is_unique: bool
     ) -> list[ReceivedMessage]:
-        masters = await self._reach.masters_of(topic)
+        readers = readers_of(await self._reach.route(topic))
         bodies = await asyncio.gather(
             *(
                 self._reach.calls.query(
@@ -162,13 +177,13 @@ class Messages:
                     end_ms=end_ms,
                     by_unique_key=is_unique,
                 )
-                for address in masters.values()
+                for address in readers.values()
             )
         )
         # Compat: the index finds by hash, so messages with other keys may be among them.
         wanted = [
             message
-            for name, body in zip(masters, bodies, strict=True)
+            for name, body in zip(readers, bodies, strict=True)
             for message in received_messages(body, name)
             if (message.message_id == key if is_unique else key in message.keys)
         ]
@@ -189,6 +204,6 @@ class Messages:
             expression="*",
             subscription_version=Long(0),
         )
-        address = await self._reach.broker(queue.broker_name)
+        address = await self._reach.reader(queue.broker_name)
         pulled = await self._reach.calls.pull(address, header)
         return received_messages(pulled.body, queue.broker_name), pulled.next_offset

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
-from orbitmq.client.aio.admin.reach import addresses_of
+from orbitmq.client.aio.admin.reach import readers_of
 from orbitmq.errors import RemoteError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
@@ -84,7 +84,7 @@ class Offsets:
             # Compat: without it a Java broker may reply 0 for a group that committed nothing.
             zero_if_missing=False,
         )
-        address = await self._reach.broker(queue.broker_name)
+        address = await self._reach.reader(queue.broker_name)
         try:
             reply = await self._reach.ask(address, header)
         except RemoteError as error:
@@ -96,11 +96,11 @@ class Offsets:
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The queues of a topic that can be read."""
         route = await self._reach.route(topic)
-        masters = addresses_of(route)
+        readers = readers_of(route)
         return sorted(
             MessageQueue(topic=topic, broker_name=part.broker_name, queue_id=number)
             for part in route.queues
-            if part.broker_name in masters
+            if part.broker_name in readers
             for number in range(part.read_queues)
         )
 
@@ -146,7 +146,7 @@ class Offsets:
     async def set(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Commit offsets for a group that has no running members."""
         for queue, offset in offsets.items():
-            await self._reach.calls.commit_offset(queue, group, offset, oneway=False)
+            await self._reach.calls.commit_offset(queue, group, offset, at_master=True)
 
     async def clone(
         self, source_group: str, target_group: str, topic: str, *, offline: bool = True

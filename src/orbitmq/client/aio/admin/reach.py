@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.instance.broker_calls import BrokerCalls
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.aio.instance.name_servers import NameServers
-    from orbitmq.model.routes import ClusterView, MissingBroker, TopicRoute
+    from orbitmq.model.routes import BrokerGroup, ClusterView, MissingBroker, TopicRoute
     from orbitmq.protocol.headers import Header
 
 log = logging.getLogger(__name__)
@@ -106,6 +106,20 @@ class Reach:
             raise ClusterMissingError("broker", name, there=masters)
         return masters[name]
 
+    async def reader(self, name: str) -> str:
+        """Find the address of a broker by name, or of its slave if it has no master now."""
+        slaves = {} if ":" in name else await self.lone_slaves()
+        return slaves[name] if name in slaves else await self.broker(name)
+
+    async def lone_slaves(self) -> dict[str, str]:
+        """Find the brokers that have no master now: the address of a slave by broker name."""
+        view = await self.name_servers.cluster_view()
+        return {
+            name: _reader(group)
+            for name, group in sorted(view.brokers.items())
+            if group.addresses and MASTER_ID not in group.addresses
+        }
+
     async def masters_of(self, topic: str) -> dict[str, str]:
         """Find the masters that have a topic: address by broker name."""
         return addresses_of(await self.route(topic))
@@ -176,6 +190,19 @@ class Reach:
     async def ask_name_servers(self, header: Header) -> None:
         """Ask every name server, since they do not know each other."""
         await self.ask_each(self.name_servers.addresses, header)
+
+
+def readers_of(route: TopicRoute) -> dict[str, str]:
+    """The brokers of a route that can be read, masters or else slaves: address by broker name."""
+    return {
+        group.name: _reader(group)
+        for group in sorted(route.brokers, key=lambda group: group.name)
+        if group.addresses
+    }
+
+
+def _reader(group: BrokerGroup) -> str:
+    return group.addresses[min(group.addresses)]
 
 
 def addresses_of(route: TopicRoute) -> dict[str, str]:

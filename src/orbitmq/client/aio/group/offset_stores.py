@@ -44,8 +44,8 @@ class OffsetCalls(Protocol):
 
     async def commit_offset(
         self, queue: MessageQueue, group: str, offset: int, *, oneway: bool = True
-    ) -> None:
-        """Commit the offset of a group."""
+    ) -> bool:
+        """Commit the offset of a group; False if only a slave has it now."""
 
 
 class OffsetStore(Protocol):
@@ -201,20 +201,20 @@ class BrokerOffsets(_LedgerStore):
         async with self._commit_locks.setdefault(queue, asyncio.Lock()):
             if offset is None:
                 offset = self._ledger.dirty([queue]).get(queue)
-            if offset is not None:
-                await self._send_commit(queue, offset)
+            # What only a slave has is committed again until the master has it.
+            if offset is not None and await self._send_commit(queue, offset):
                 self._ledger.mark_stored(queue, offset)
 
-    async def _send_commit(self, queue: MessageQueue, offset: int) -> None:
+    async def _send_commit(self, queue: MessageQueue, offset: int) -> bool:
+        """Commit an offset; False if only a slave has it now."""
         topic = queue.broker_name, queue.topic
         first = self._first_commits.get(topic)
         if first is not None:
             await first.wait()
-            await self._calls.commit_offset(queue, self._group, offset, oneway=False)
-            return
+            return await self._calls.commit_offset(queue, self._group, offset, oneway=False)
         replied = self._first_commits[topic] = asyncio.Event()
         try:
-            await self._calls.commit_offset(queue, self._group, offset, oneway=False)
+            return await self._calls.commit_offset(queue, self._group, offset, oneway=False)
         except BaseException:
             del self._first_commits[topic]
             raise

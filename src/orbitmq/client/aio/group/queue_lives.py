@@ -3,7 +3,7 @@
 A topic that was deleted and created again numbers its messages from 0, and a broker that crashed
 may have lost its newest ones. Asked for an offset after the end, brokers of RocketMQ suggest the
 end, which skips what the queue has. So a consumer remembers when the last message that it pulled of a queue
-was stored, and resumes at the first one stored later. The same is checked after the topic was
+was stored, and resumes at the first one stored later, as the master knows: slaves may lag. The same is checked after the topic was
 missing, since the new queue may be longer than the old one.
 
 If the consumer has pulled nothing yet, only its group knows how far the old queue was read. Then a
@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 class TimeCalls(Protocol):
     """Calls to brokers about the times of messages."""
 
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+    async def offset_at(
+        self, queue: MessageQueue, timestamp_ms: int, *, at_master: bool = False
+    ) -> int:
         """Fetch the offset of the first message stored at a time or later."""
 
 
@@ -124,7 +126,7 @@ class QueueLives:
             # An operator has reset the group.
             return moved.next_offset
         if position.last_stored_ms is not None:
-            later = await self._calls.offset_at(queue, position.last_stored_ms + 1)
+            later = await self._calls.offset_at(queue, position.last_stored_ms + 1, at_master=True)
             found = min(max(later, first), end)
         else:
             found = first if first == 0 else moved.next_offset
@@ -153,7 +155,7 @@ class QueueLives:
         if position.last_stored_ms is None or position.next_offset != offset:
             position.was_missing = False
             return None
-        later = await self._calls.offset_at(queue, position.last_stored_ms + 1)
+        later = await self._calls.offset_at(queue, position.last_stored_ms + 1, at_master=True)
         position.was_missing = False
         if later > position.last_offset:
             return None

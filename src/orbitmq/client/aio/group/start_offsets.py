@@ -23,10 +23,12 @@ class BoundCalls(Protocol):
     async def min_offset(self, queue: MessageQueue) -> int:
         """Fetch the offset of the oldest message."""
 
-    async def max_offset(self, queue: MessageQueue) -> int:
+    async def max_offset(self, queue: MessageQueue, *, at_master: bool = False) -> int:
         """Fetch the offset that the next message will have."""
 
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+    async def offset_at(
+        self, queue: MessageQueue, timestamp_ms: int, *, at_master: bool = False
+    ) -> int:
         """Fetch the offset of the first message stored at a time or later."""
 
 
@@ -47,7 +49,11 @@ class StartOffsets:
         self._timestamp_ms = timestamp_ms
 
     async def of(self, queue: MessageQueue) -> int:
-        """Find where to start; raises if a broker cannot be asked, and never guesses."""
+        """Find where to start; raises if a broker cannot be asked, and never guesses.
+
+        A slave may not know yet what the group has committed. So without its master only a start
+        that skips nothing is found: at a committed offset, or at the oldest message.
+        """
         committed = await self._offsets.read(queue)
         if committed is not None:
             return committed
@@ -65,12 +71,12 @@ class StartOffsets:
             case StartPoint.END:
                 return await self._end(queue)
             case StartPoint.TIME:
-                return await self._calls.offset_at(queue, self._timestamp_ms)
+                return await self._calls.offset_at(queue, self._timestamp_ms, at_master=True)
             case _:
                 assert_never(point)
 
     async def _end(self, queue: MessageQueue) -> int:
-        end = await self._calls.max_offset(queue)
+        end = await self._calls.max_offset(queue, at_master=True)
         if not end:
             return end
         # Compat: a broker of RocketMQ 5 knows no offset of a group in an empty queue. If the first

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from orbitmq import java_json
-from orbitmq.errors import BrokerUnknownError, ProtocolError, RemoteError
+from orbitmq.errors import (
+    BrokerUnknownError,
+    CallTimeoutError,
+    ConnectError,
+    ConnectionLostError,
+    OrbitError,
+    ProtocolError,
+    RemoteError,
+)
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.recall_handles import RecallHandle
 from orbitmq.model.routes import MASTER_ID
@@ -58,6 +67,8 @@ OFFSET_TIMEOUT_MS: Final = 5_000
 SEND_BACK_TIMEOUT_MS: Final = 5_000
 LOCK_TIMEOUT_MS: Final = 1_000
 PULL_TIMEOUT_MS: Final = 30_000
+# The broker may be gone: another of its group may answer.
+NO_ANSWER: Final = (ConnectError, ConnectionLostError, CallTimeoutError)
 
 
 class PullStatus(Enum):
@@ -214,10 +225,14 @@ class BrokerCalls:
         offset_message_id: str,
         *,
         topic: str | None = None,
+        slave: str | None = None,
         timeout_ms: float | None = None,
     ) -> bytes:
-        """Read the record of a message by its offset message id."""
+        """Read the record of a message by its offset message id, or what is there at a slave."""
         address, physical_offset = location_of(offset_message_id)
+        if slave is not None:
+            # Its log is a copy of the master's.
+            address = slave
         header = ReadMessage(physical_offset=Long(physical_offset), topic=topic)
         return (await self._call(address, header, timeout_ms=timeout_ms)).body
 
@@ -254,16 +269,20 @@ class BrokerCalls:
     async def committed_offset(
         self, queue: MessageQueue, group: str, *, timeout_ms: float = OFFSET_TIMEOUT_MS
     ) -> int | None:
-        """Return the committed offset of a group in a queue; None if it committed nothing."""
+        """Return the committed offset of a group in a queue; None if it committed nothing.
+
+        Slaves know older ones. So they are asked only if no name server lists the master.
+        """
         header = GetCommittedOffset(
             consumer_group=group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             broker_name=queue.broker_name,
         )
-        address = await self._master_or_slave(queue)
         try:
-            reply = await self._call(address, header, timeout_ms=timeout_ms)
+            reply, _ = await self._call_group(
+                queue, header, timeout_ms=timeout_ms, avoids_silent=False
+            )
         except RemoteError as error:
             if error.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
@@ -277,9 +296,13 @@ class BrokerCalls:
         offset: int,
         *,
         oneway: bool = True,
+        at_master: bool = False,
         timeout_ms: float = OFFSET_TIMEOUT_MS,
-    ) -> None:
-        """Commit the offset of a group in a queue."""
+    ) -> bool:
+        """Commit the offset of a group in a queue; False if only a slave has it now.
+
+        With `at_master` no slave is asked.
+        """
         header = CommitOffset(
             consumer_group=group,
             topic=queue.topic,
@@ -287,18 +310,27 @@ class BrokerCalls:
             commit_offset=Long(offset),
             broker_name=queue.broker_name,
         )
-        address = await self._master_or_slave(queue)
+        if at_master:
+            await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+            return True
         if oneway:
+            address, is_slave = await self._master_or_slave(queue, avoids_silent=True)
             await self._call_oneway(address, header, timeout_ms=timeout_ms)
         else:
-            await self._call(address, header, timeout_ms=timeout_ms)
+            _, is_slave = await self._call_group(queue, header, timeout_ms=timeout_ms)
+        return not is_slave
 
-    async def max_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
-        """Return the offset that the next message of a queue will have."""
+    async def max_offset(
+        self, queue: MessageQueue, *, at_master: bool = False, timeout_ms: float | None = None
+    ) -> int:
+        """Return the offset that the next message of a queue will have.
+
+        A slave, which may lag, is asked if the master does not answer, unless `at_master`.
+        """
         header = GetMaxOffset(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
-        return await self._offset(queue, header, timeout_ms)
+        return await self._offset(queue, header, timeout_ms, at_master=at_master)
 
     async def min_offset(self, queue: MessageQueue, *, timeout_ms: float | None = None) -> int:
         """Return the offset of the oldest message of a queue."""
@@ -308,16 +340,24 @@ class BrokerCalls:
         return await self._offset(queue, header, timeout_ms)
 
     async def offset_at(
-        self, queue: MessageQueue, timestamp_ms: int, *, timeout_ms: float | None = None
+        self,
+        queue: MessageQueue,
+        timestamp_ms: int,
+        *,
+        at_master: bool = False,
+        timeout_ms: float | None = None,
     ) -> int:
-        """Return the offset of the first message stored at a time or later."""
+        """Return the offset of the first message stored at a time or later.
+
+        A slave, which may lag, is asked if the master does not answer, unless `at_master`.
+        """
         header = SearchOffset(
             topic=queue.topic,
             queue_id=queue.queue_id,
             timestamp_ms=Long(timestamp_ms),
             broker_name=queue.broker_name,
         )
-        return await self._offset(queue, header, timeout_ms)
+        return await self._offset(queue, header, timeout_ms, at_master=at_master)
 
     async def oldest_ms(
         self, queue: MessageQueue, *, timeout_ms: float | None = None
@@ -326,7 +366,7 @@ class BrokerCalls:
         header = GetOldestTime(
             topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
         )
-        reply = await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+        reply, _ = await self._call_group(queue, header, timeout_ms=timeout_ms)
         stored_ms = OldestTimeReply.decode(reply.fields).timestamp_ms
         return None if stored_ms < 0 else stored_ms
 
@@ -446,9 +486,40 @@ class BrokerCalls:
     def _limit(self, timeout_ms: float | None) -> float:
         return self._call_timeout_ms if timeout_ms is None else timeout_ms
 
-    async def _offset(self, queue: MessageQueue, header: Header, timeout_ms: float | None) -> int:
-        reply = await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+    async def _offset(
+        self,
+        queue: MessageQueue,
+        header: Header,
+        timeout_ms: float | None,
+        *,
+        at_master: bool = False,
+    ) -> int:
+        if at_master:
+            reply = await self._call(await self._master(queue), header, timeout_ms=timeout_ms)
+        else:
+            reply, _ = await self._call_group(queue, header, timeout_ms=timeout_ms)
         return OffsetReply.decode(reply.fields).offset
+
+    async def _call_group(
+        self,
+        queue: MessageQueue,
+        header: Header,
+        *,
+        timeout_ms: float | None,
+        avoids_silent: bool = True,
+    ) -> tuple[Command, bool]:
+        """Ask a queue's master, or a slave if that does not answer; says whether it was a slave."""
+        address, is_slave = await self._master_or_slave(queue, avoids_silent=avoids_silent)
+        try:
+            return await self._call(address, header, timeout_ms=timeout_ms), is_slave
+        except NO_ANSWER:
+            self._routes.silent.note(address)
+            with suppress(OrbitError):
+                await self._routes.refresh(queue.topic)
+            other, is_slave = await self._master_or_slave(queue, avoids_silent=avoids_silent)
+            if other == address:
+                raise
+        return await self._call(other, header, timeout_ms=timeout_ms), is_slave
 
     async def _master(self, queue: MessageQueue) -> str:
         """Return the address of a queue's master, looking up the route if it is unknown."""
@@ -460,15 +531,18 @@ class BrokerCalls:
             raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
         return address
 
-    async def _master_or_slave(self, queue: MessageQueue) -> str:
-        """Return the address of a queue's master, or of a slave if it has no master."""
-        found = self._routes.address_of(queue.broker_name, MASTER_ID)
+    async def _master_or_slave(
+        self, queue: MessageQueue, *, avoids_silent: bool
+    ) -> tuple[str, bool]:
+        """Return the address of a queue's master, or of a slave if there is no master."""
+        routes, name = self._routes, queue.broker_name
+        found = routes.address_of(name, MASTER_ID, avoids_silent=avoids_silent)
         if found is None:
-            await self._routes.refresh(queue.topic)
-            found = self._routes.address_of(queue.broker_name, MASTER_ID)
+            await routes.refresh(queue.topic)
+            found = routes.address_of(name, MASTER_ID, avoids_silent=avoids_silent)
         if found is None:
-            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
-        return found[0]
+            raise BrokerUnknownError(name, topic=queue.topic)
+        return found
 
     def _locking_address(self, broker_name: str, queues: list[MessageQueue]) -> str:
         address = self._routes.master_of(broker_name)

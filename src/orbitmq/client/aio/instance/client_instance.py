@@ -320,6 +320,7 @@ class ClientInstance:
         )
 
     def _connection_opened(self, address: str) -> None:
+        self.routes.silent.heard(address)
         if (self._producers or self._consumers) and not self._state.stopping:
             self._heartbeats.connection_opened(address)
 

@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
+from orbitmq.client.aio.instance.broker_calls import NO_ANSWER
 from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.routes import MASTER_ID
@@ -105,7 +106,10 @@ class Heartbeats:
                 )
             except OrbitError as error:
                 log.log(warning_level, "heartbeat failed broker=%s reason=%s", address, error)
+                if isinstance(error, NO_ANSWER):
+                    self._routes.silent.note(address)
                 return False
+            self._routes.silent.heard(address)
             self.broker_versions[address] = reply.version
             self.acknowledged.add(address)
             return True

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from orbitmq.client.core.silent_brokers import SilentBrokers
 from orbitmq.client.core.topic_routes import (
     MissingQueues,
     PublishRoute,
@@ -91,6 +92,7 @@ class Routes:
         # Brokers that no cached route needs to have.
         self._further_brokers: Mapping[str, BrokerGroup] = {}
         self._addresses: frozenset[str] = frozenset()
+        self.silent = SilentBrokers(clock.monotonic_ms)
         # Topics used since the last `renew`.
         self._asked: set[str] = set()
         self._missing: set[str] = set()
@@ -218,33 +220,39 @@ class Routes:
         return self._brokers.get(broker_name, {}).get(MASTER_ID)
 
     def address_of(
-        self, broker_name: str, broker_id: int, *, only_this: bool = False
+        self, broker_name: str, broker_id: int, *, avoids_silent: bool = True
     ) -> tuple[str, bool] | None:
-        """Return the address of a broker, or of another of its group unless `only_this`.
+        """Return the address of a broker, or of another of its group if it is not there.
 
         The second value says whether it is a slave.
+
+        Args:
+            broker_name: the group of brokers.
+            broker_id: the one of them that is wanted.
+            avoids_silent: whether another is better than one that did not answer lately.
         """
         addresses = self._brokers.get(broker_name)
         if not addresses:
             return None
         found = addresses.get(broker_id)
-        if found is not None:
+        if found is not None and not (avoids_silent and found in self.silent):
             return found, broker_id != MASTER_ID
-        if broker_id != MASTER_ID and (found := addresses.get(broker_id + 1)) is not None:
-            return found, True
-        if only_this:
-            return None
-        other_id = min(addresses)
-        return addresses[other_id], other_id != MASTER_ID
+        # Compat: Java's clients try the next slave, too.
+        wanted = (broker_id,) if broker_id == MASTER_ID else (broker_id, broker_id + 1)
+        order = [one for one in (*wanted, *sorted(addresses)) if one in addresses]
+        answering = [one for one in order if not avoids_silent or addresses[one] not in self.silent]
+        chosen = (answering or order)[0]
+        return addresses[chosen], chosen != MASTER_ID
 
     def broker_of_topic(self, topic: str) -> str | None:
         """Return the address of any broker that has the topic, preferably a master."""
         known = self._known.get(topic)
-        groups = [group for group in known.route.brokers if group.addresses] if known else []
-        if not groups:
+        names = [group.name for group in known.route.brokers if group.addresses] if known else []
+        random.shuffle(names)
+        found = [one for name in names if (one := self.address_of(name, MASTER_ID)) is not None]
+        if not found:
             return None
-        addresses = random.choice(groups).addresses  # noqa: S311  # spreads load, keeps no secret
-        return addresses.get(MASTER_ID) or random.choice(list(addresses.values()))  # noqa: S311
+        return next((address for address, _ in found if address not in self.silent), found[0][0])
 
     def clusters_of(self, broker_names: Collection[str]) -> set[str]:
         """Return the clusters that these brokers belong to, as far as cached routes tell."""
@@ -345,6 +353,7 @@ class Routes:
         self._addresses = frozenset(
             address for addresses in self._brokers.values() for address in addresses.values()
         )
+        self.silent.keep(self._addresses)
 
     async def _refresh_template(self, template_topic: str, timeout_ms: float) -> bool:
         """Look up where missing topics are created; False if no broker creates them."""

@@ -9,14 +9,14 @@ Threads: one event loop.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from orbitmq.client.aio.group.queue_lives import QueueLives
 from orbitmq.client.aio.instance.broker_calls import PullStatus
+from orbitmq.client.aio.instance.read_targets import ReadTargets
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.client.core.subscriptions import tag_check
-from orbitmq.errors import BrokerUnknownError, NotSupportedError, RemoteError
-from orbitmq.model.routes import MASTER_ID
+from orbitmq.errors import NotSupportedError, OrbitError, RemoteError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.pulling import LitePullMessages, PullFlag, PullMessages
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CODES: Final = {False: PullMessages, True: LitePullMessages}
+
+
+class _Pull(Protocol):
+    """Pulls at an address, with one of two request codes."""
+
+    async def __call__(self, address: str, *, lite: bool) -> Pulled:
+        """Pull."""
 
 
 class PullResult(NamedTuple):
@@ -56,13 +63,12 @@ class QueueReads:
         self._lite = lite
         # Brokers that do not know the code of lite pulls, by address.
         self._older_brokers: set[str] = set()
-        # Which broker of its group to read a queue from, as the last reply suggested.
-        self._suggested: dict[MessageQueue, int] = {}
+        self._targets = ReadTargets(instance.routes)
         self.lives = QueueLives(group, instance.brokers)
 
     def forget(self, queue: MessageQueue) -> None:
         """Drop the suggested broker: the next read goes to the master."""
-        self._suggested.pop(queue, None)
+        self._targets.forget(queue)
 
     async def read(
         self,
@@ -82,17 +88,33 @@ class QueueReads:
         if start is not None:
             end = await self._instance.brokers.max_offset(queue)
             return PullResult(PullStatus.OFFSET_ILLEGAL, [], start, start, end)
-        address = await self._address(queue)
 
-        async def pull(*, lite: bool) -> Pulled:
+        async def pull(address: str, *, lite: bool) -> Pulled:
             header = self._header(
                 queue, subscription, offset, messages_max=messages_max, hold_ms=hold_ms, lite=lite
             )
             return await self._instance.brokers.pull(address, header, timeout_ms=timeout_ms)
 
+        target = await self._targets.choose(queue)
+        try:
+            pulled = await self._pull_with_either_code(target.address, pull)
+        except OrbitError as error:
+            # A slave learns of topics later than its master.
+            if _says_missing(error) and not target.is_slave:
+                self.lives.note_missing(queue)
+            if not await self._targets.note_failure(queue, target, error):
+                raise
+            target = await self._targets.choose(queue)
+            pulled = await self._pull_with_either_code(target.address, pull)
+        pause_ms = await self._targets.note_reply(queue, target, offset, pulled)
+        if pause_ms and hold_ms:
+            await self._instance.clock.sleep_ms(pause_ms)
+        return await self._result(queue, subscription, offset, pulled)
+
+    async def _pull_with_either_code(self, address: str, pull: _Pull) -> Pulled:
         lite = self._lite and address not in self._older_brokers
         try:
-            pulled = await pull(lite=lite)
+            return await pull(address, lite=lite)
         except NotSupportedError:
             if not lite:
                 raise
@@ -100,13 +122,7 @@ class QueueReads:
             if address not in self._older_brokers:
                 log.info("broker does not know lite pulls address=%s", address)
                 self._older_brokers.add(address)
-            pulled = await pull(lite=False)
-        except RemoteError as error:
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
-                self.lives.note_missing(queue)
-            raise
-        self._suggested[queue] = pulled.suggested_broker_id
-        return await self._result(queue, subscription, offset, pulled)
+            return await pull(address, lite=False)
 
     async def _result(
         self, queue: MessageQueue, subscription: Subscription, offset: int, pulled: Pulled
@@ -154,18 +170,11 @@ class QueueReads:
             broker_name=queue.broker_name,
         )
 
-    async def _address(self, queue: MessageQueue) -> str:
-        broker_id = self._suggested.get(queue, MASTER_ID)
-        routes = self._instance.routes
-        found = routes.address_of(queue.broker_name, broker_id)
-        if found is None:
-            await routes.refresh(queue.topic)
-            found = routes.address_of(queue.broker_name, broker_id)
-        if found is None:
-            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
-        return found[0]
-
     def _messages(self, queue: MessageQueue, pulled: Pulled) -> list[ReceivedMessage]:
         if pulled.status is not PullStatus.FOUND:
             return []
         return received_messages(pulled.body, queue.broker_name, namespace=self._namespace)
+
+
+def _says_missing(error: OrbitError) -> bool:
+    return isinstance(error, RemoteError) and error.code == ResponseCode.TOPIC_NOT_EXIST

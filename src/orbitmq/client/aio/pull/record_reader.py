@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from orbitmq import java_json
 from orbitmq.client.aio.instance.broker_calls import PULL_TIMEOUT_MS, PullStatus
 from orbitmq.client.aio.instance.instances import acquire, with_own_instance
+from orbitmq.client.aio.instance.read_targets import ReadTarget, ReadTargets
 from orbitmq.client.aio.pull.queue_lookups import QueueLookups
 from orbitmq.client.core.consuming.read_pace import ReadPace
 from orbitmq.client.core.namespaces import unwrap, wrap
@@ -34,7 +35,6 @@ from orbitmq.client.keywords import ClientKeywords, options_of
 from orbitmq.client.options import ClientOptions
 from orbitmq.clock import SystemClock
 from orbitmq.errors import (
-    BrokerUnknownError,
     OrbitError,
     ProtocolError,
     QueueReadError,
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from orbitmq.client.aio.instance.broker_calls import Pulled
-    from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.core.topic_routes import MissingQueues
     from orbitmq.clock import Clock
     from orbitmq.model.queues import MessageQueue
@@ -152,14 +151,13 @@ class RecordReader(QueueLookups):
         self._pull_timeout_ms = pull_timeout_ms
         self._retries = retries
         self._retry_pause_ms = retry_pause_ms
-        # Which broker of its group to read a queue from, as the last reply suggested.
-        self._suggested: dict[MessageQueue, int] = {}
 
     # --- life ---------------------------------------------------------------------------------
 
     async def _open(self) -> None:
         # Connections open with the first request.
         self._instance = await acquire(self._options, clock=self._clock)
+        self._targets = ReadTargets(self._instance.routes)
 
     async def _close(self) -> None:
         """Do nothing: no task runs in the background; pending reads fail."""
@@ -226,6 +224,15 @@ class RecordReader(QueueLookups):
     ) -> dict[MessageQueue, int]:
         """Return for each queue the offset of the first message stored at its time or later."""
         return await _for_each(times_ms, lambda queue: self.offset_for_time(queue, times_ms[queue]))
+
+    async def slave_queues(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Return those of these queues that only slaves serve now, which may lag."""
+        routes = self._running().routes
+        return {
+            queue
+            for queue in queues
+            if (found := routes.address_of(queue.broker_name, MASTER_ID)) is not None and found[1]
+        }
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -300,9 +307,12 @@ class RecordReader(QueueLookups):
         subscription = subscription_of(inner.topic, expression, version_ms=self._clock.now_ms())
         left = self._retries
         while True:
+            has_other = False
+            target: ReadTarget | None = None
             try:
+                target = await self._targets.choose(inner)
                 pulled = await self._ask(
-                    inner, subscription, start, end, with_bodies=wanted.with_bodies
+                    target, inner, subscription, start, end, with_bodies=wanted.with_bodies
                 )
             except OrbitError as error:
                 if not error.retryable or left == 0:
@@ -310,22 +320,29 @@ class RecordReader(QueueLookups):
                         queue, start, error, tries=self._retries - left + 1
                     ) from error
                 log.warning("pull failed queue=%s offset=%d reason=%s", queue, start, error)
+                if target is not None:
+                    has_other = await self._targets.note_failure(inner, target, error)
             else:
                 run = _run_of(queue, start, end, pulled, is_filtered=expression != EVERYTHING)
-                # A slave may lag, and a starting broker may not see its end yet: retry these.
-                if run is not None and (not run.is_lost or pulled.min_offset > start or left == 0):
-                    return run
-                if left == 0:
-                    stuck = ProtocolError(f"its replies lead back to offset {pulled.next_offset}")
-                    raise self._failure(queue, start, stuck, tries=self._retries + 1)
+                if run is not None and not (run.is_lost and target.is_slave):
+                    # A starting broker may not see its end yet: retry that.
+                    if not run.is_lost or pulled.min_offset > start or left == 0:
+                        return run
+                elif left == 0:
+                    why = _no_progress(target, pulled)
+                    raise self._failure(queue, start, why, tries=self._retries + 1)
+                await self._targets.note_reply(inner, target, start, pulled)
             left -= 1
-            self._suggested.pop(inner, None)
+            if has_other:
+                continue
+            self._targets.forget(inner)
             await self._clock.sleep_ms(self._retry_pause_ms)
             with suppress(OrbitError):
                 await self._running().routes.refresh(inner.topic)
 
     async def _ask(
         self,
+        target: ReadTarget,
         queue: MessageQueue,
         subscription: Subscription,
         start: int,
@@ -351,22 +368,12 @@ class RecordReader(QueueLookups):
             bulk_bytes=self._pull_bytes_max,
             bulk_bodies=None if with_bodies else 0,
         )
-        instance = self._running()
-        pulled = await instance.brokers.pull(
-            await self._address(instance, queue), header, timeout_ms=self._pull_timeout_ms
+        pulled = await self._running().brokers.pull(
+            target.address, header, timeout_ms=self._pull_timeout_ms
         )
-        self._suggested[queue] = pulled.suggested_broker_id
+        if pulled.status is PullStatus.FOUND:
+            await self._targets.note_reply(queue, target, start, pulled)
         return pulled
-
-    async def _address(self, instance: ClientInstance, queue: MessageQueue) -> str:
-        broker_id = self._suggested.get(queue, MASTER_ID)
-        found = instance.routes.address_of(queue.broker_name, broker_id)
-        if found is None:
-            await instance.routes.refresh(queue.topic)
-            found = instance.routes.address_of(queue.broker_name, broker_id)
-        if found is None:
-            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
-        return found[0]
 
     def _failure(
         self, queue: MessageQueue, offset: int, error: OrbitError, *, tries: int
@@ -410,6 +417,16 @@ def _run_of(
     if pulled.status is PullStatus.NO_NEW:
         return RecordRun(queue, start, end, b"", is_lost=True)
     return None
+
+
+def _no_progress(target: ReadTarget, pulled: Pulled) -> ProtocolError:
+    if target.is_slave:
+        return ProtocolError(
+            f"its master is away, and the slave at {target.address} has only messages "
+            f"{pulled.min_offset} to {pulled.max_offset - 1}",
+            hint="start the master, or wait until the slave has caught up",
+        )
+    return ProtocolError(f"its replies lead back to offset {pulled.next_offset}")
 
 
 def _records_before(records: bytes, end: int) -> bytes:

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.aio.instance.broker_calls import PullStatus
+from orbitmq.client.aio.instance.read_targets import ReadTarget, ReadTargets
 from orbitmq.client.aio.push.filter_server_choice import FilterServerChoice
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
-from orbitmq.errors import BrokerUnknownError, OrbitError, RemoteError
+from orbitmq.errors import OrbitError, RemoteError
 from orbitmq.lifecycle import cancel_and_wait
 from orbitmq.model.names import is_retry_topic
-from orbitmq.model.routes import MASTER_ID
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
@@ -116,8 +116,7 @@ class QueuePuller:
         self._windows: dict[MessageQueue, Window] = {}
         self._waits: dict[MessageQueue, asyncio.Event] = {}
         self._filter_servers = FilterServerChoice(instance.routes)
-        # Which broker of its group to pull a queue from, as the last reply suggested.
-        self._broker_ids: dict[MessageQueue, int] = {}
+        self._targets = ReadTargets(instance.routes)
         self._warned_ms: dict[MessageQueue, float] = {}
         self.paused = False
 
@@ -143,7 +142,7 @@ class QueuePuller:
             task.cancel()
         self._windows.pop(queue, None)
         self._waits.pop(queue, None)
-        self._broker_ids.pop(queue, None)
+        self._targets.forget(queue)
         self._filter_servers.forget(queue)
         self._warned_ms.pop(queue, None)
         self._flow.set_queue_count(len(self._tasks))
@@ -205,21 +204,37 @@ class QueuePuller:
         elif (start := await self._lives.replaced_at(queue, window.next_offset)) is not None:
             await self._restart(queue, window, start)
         else:
-            started_ms = self._instance.clock.monotonic_ms()
-            pulled = await self._pull(queue, window.next_offset)
-            spent_ms = self._instance.clock.monotonic_ms() - started_ms
-            self._broker_ids[queue] = pulled.suggested_broker_id
-            if self._warned_ms.pop(queue, None) is not None:
-                log.info("pulls succeed again group=%s queue=%s", self._group, queue)
-            if window.dropped:
-                return
-            if pulled.status is PullStatus.OFFSET_ILLEGAL:
-                await self._move_offset(queue, window, pulled)
-            elif self._take(queue, window, pulled, spent_ms) and self._options.pull_interval_ms:
-                await self._instance.clock.sleep_ms(self._options.pull_interval_ms)
+            await self._pull_next(queue, window)
 
-    async def _pull(self, queue: MessageQueue, offset: int) -> Pulled:
-        address, is_slave = await self._address(queue)
+    async def _pull_next(self, queue: MessageQueue, window: Window) -> None:
+        offset = window.next_offset
+        target = await self._targets.choose(queue)
+        started_ms = self._instance.clock.monotonic_ms()
+        try:
+            pulled = await self._pull(queue, target, offset)
+        except OrbitError as error:
+            await self._failed(queue, error, target)
+            return
+        spent_ms = self._instance.clock.monotonic_ms() - started_ms
+        pause_ms = await self._targets.note_reply(queue, target, offset, pulled)
+        await self._handle(queue, window, pulled, spent_ms)
+        if pause_ms and not window.dropped:
+            await self._instance.clock.sleep_ms(pause_ms)
+
+    async def _handle(
+        self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float
+    ) -> None:
+        if self._warned_ms.pop(queue, None) is not None:
+            log.info("pulls succeed again group=%s queue=%s", self._group, queue)
+        if window.dropped:
+            return
+        if pulled.status is PullStatus.OFFSET_ILLEGAL:
+            await self._move_offset(queue, window, pulled)
+        elif self._take(queue, window, pulled, spent_ms) and self._options.pull_interval_ms:
+            await self._instance.clock.sleep_ms(self._options.pull_interval_ms)
+
+    async def _pull(self, queue: MessageQueue, target: ReadTarget, offset: int) -> Pulled:
+        address, is_slave = target
         subscription = self._subscriptions.of(queue.topic)
         committed = (self._offsets.cached(queue) or 0) if self._commits and not is_slave else 0
         flag = _COMMIT if committed > 0 else _HOLD
@@ -242,17 +257,6 @@ class QueuePuller:
             broker_name=queue.broker_name,
         )
         return await self._instance.brokers.pull(address, header, timeout_ms=PULL_TIMEOUT_MS)
-
-    async def _address(self, queue: MessageQueue) -> tuple[str, bool]:
-        routes = self._instance.routes
-        broker_id = self._broker_ids.get(queue, MASTER_ID)
-        found = routes.address_of(queue.broker_name, broker_id)
-        if found is None:
-            await routes.refresh(queue.topic)
-            found = routes.address_of(queue.broker_name, broker_id)
-        if found is None:
-            raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
-        return found
 
     def _take(self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float) -> bool:
         """Process the result of a pull; returns whether there are messages for the listener."""
@@ -307,21 +311,34 @@ class QueuePuller:
         window.drop()
         await self._on_moved(queue, window, offset)
 
-    async def _failed(self, queue: MessageQueue, error: OrbitError) -> None:
+    async def _failed(
+        self, queue: MessageQueue, error: OrbitError, target: ReadTarget | None = None
+    ) -> None:
         if isinstance(error, RemoteError) and error.code == ResponseCode.FLOW_CONTROL:
             await self._instance.clock.sleep_ms(BROKER_BUSY_MS)
             return
         self._warn(queue, error)
         self._filter_servers.failed(queue)
         if isinstance(error, RemoteError):
-            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            # A slave learns of topics later than its master.
+            is_slave = target is not None and target.is_slave
+            if error.code == ResponseCode.TOPIC_NOT_EXIST and not is_slave:
                 self._lives.note_missing(queue)
             if error.code in _SUBSCRIPTION_UNKNOWN:
                 await self._announce_subscription()
-        else:
-            # The suggested broker may be gone; the master suggests another.
-            self._broker_ids.pop(queue, None)
+        if (
+            target is not None
+            and not self._is_filtered_elsewhere(queue)
+            and await self._targets.note_failure(queue, target, error)
+        ):
+            return
         await self._instance.clock.sleep_ms(self._options.pull_retry_ms)
+
+    def _is_filtered_elsewhere(self, queue: MessageQueue) -> bool:
+        """Whether filter servers are asked for the messages of a queue, instead of brokers."""
+        return queue.topic in self._subscriptions and bool(
+            self._subscriptions.of(queue.topic).class_filter
+        )
 
     async def _announce_subscription(self) -> None:
         try:

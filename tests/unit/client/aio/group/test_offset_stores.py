@@ -362,3 +362,19 @@ async def test_a_commit_to_a_file_that_cannot_be_written_is_an_error(path: Path)
 
     with pytest.raises(LocalOffsetsError, match=r"cannot \w+ .*offsets\.json"):
         await store.commit({FIRST: 5})
+
+
+async def test_what_only_a_slave_has_is_committed_again_until_the_master_has_it(
+    clock: ManualClock,
+) -> None:
+    brokers = SimulatedBrokers()
+    store = BrokerOffsets("g", brokers, clock)
+    brokers.has_only_slaves = True
+    store.update(FIRST, 5)
+    await store.persist_all()
+    await store.persist_all()
+    brokers.has_only_slaves = False
+    await store.persist_all()
+    await store.persist_all()
+
+    assert brokers.begun_commits == [(FIRST, 5)] * 3

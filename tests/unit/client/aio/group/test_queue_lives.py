@@ -34,7 +34,10 @@ class StoredTimes:
         self.times_ms = times_ms
         self.is_down = False
 
-    async def offset_at(self, _queue: MessageQueue, timestamp_ms: int) -> int:
+    async def offset_at(
+        self, _queue: MessageQueue, timestamp_ms: int, *, at_master: bool = False
+    ) -> int:
+        assert at_master, "a slave may lag"
         if self.is_down:
             raise ConnectError("broker", "down")
         return sum(time_ms < timestamp_ms for time_ms in self.times_ms)

@@ -71,8 +71,8 @@ class QueueThatIsEmptyAtFirst(SimulatedBrokers):
         committed = await super().committed_offset(queue, _group)
         return 0 if committed is None and self._end else committed
 
-    async def max_offset(self, queue: MessageQueue) -> int:
-        await super().max_offset(queue)
+    async def max_offset(self, queue: MessageQueue, *, at_master: bool = False) -> int:
+        await super().max_offset(queue, at_master=at_master)
         self._end = self._arriving
         return self._end
 
@@ -92,7 +92,8 @@ async def test_a_new_group_skips_no_message_that_arrives_while_it_looks_for_its_
 async def test_a_start_that_another_member_committed_meanwhile_counts(
     offsets: BrokerOffsets, brokers: SimulatedBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def commit_first(queue: MessageQueue) -> int:
+    async def commit_first(queue: MessageQueue, *, at_master: bool) -> int:
+        assert at_master
         brokers.committed[queue] = 88
         return 90
 

@@ -298,13 +298,30 @@ async def test_brokers_are_found_by_name_and_number(scene: Scene) -> None:
     assert routes.address_of("a", 0) == ("a:1", False)
     assert routes.address_of("a", 2) == ("a:3", True)
     # Falls back to the next slave, then to any broker.
-    assert routes.address_of("a", 1, only_this=True) == ("a:3", True)
+    assert routes.address_of("a", 1) == ("a:3", True)
     assert routes.address_of("a", 7) == ("a:1", False)
-    assert routes.address_of("a", 7, only_this=True) is None
     assert routes.address_of("nobody", 0) is None
     assert routes.addresses() == [BrokerAddress("a", 0, "a:1"), BrokerAddress("a", 2, "a:3")]
     assert routes.is_broker("a:3")
     assert not routes.is_broker("a:2")
+
+
+async def test_a_broker_that_does_not_answer_is_avoided_for_a_while(scene: Scene) -> None:
+    scene.known["T"] = route("a")
+    await scene.routes.refresh("T")
+    routes = scene.routes
+
+    routes.silent.note("a:1")
+    assert routes.address_of("a", 0) == ("a:3", True)
+    assert routes.broker_of_topic("T") == "a:3"
+    assert routes.address_of("a", 0, avoids_silent=False) == ("a:1", False)
+    assert routes.master_of("a") == "a:1"
+
+    # The one that is wanted, if none answers.
+    routes.silent.note("a:3")
+    assert routes.address_of("a", 0) == ("a:1", False)
+    routes.silent.heard("a:1")
+    assert routes.address_of("a", 2) == ("a:1", False)
 
 
 async def test_any_broker_of_a_topic_is_preferably_a_master(scene: Scene) -> None:
