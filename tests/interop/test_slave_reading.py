@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq.client import Message
 from orbitmq.client.aio import LitePullConsumer, Producer, PushConsumer
 from orbitmq.client.core.consuming.received_message import ReceivedMessage, received_messages
 from orbitmq.client.keywords import ClientKeywords
 from orbitmq.client.sync.record_reader import RecordReader
+from orbitmq.spark.options.read_options import ReadOptions
+from orbitmq.spark.reading.offsets import StreamOffset, read_stream_offset
+from orbitmq.spark.reading.stream_reader import StreamReader
+from orbitmq.spark.rows.schema import table_projection
+from orbitmq.spark.sessions import reader_pool
 from tests.interop import wire
 from tests.interop.official import OfficialNameServer
 from tests.interop.pairs import OfficialPair
@@ -40,6 +47,7 @@ def pair(
         made.start(new_topic)
         yield made
     finally:
+        reader_pool.stop_all()
         made.stop()
         server.process.kill()
 
@@ -147,6 +155,24 @@ async def read_all(pair: OfficialPair, topic: str) -> list[bytes]:
     return sorted(await beside(read))
 
 
+async def stream_rows(pair: OfficialPair, topic: str, start: dict[str, Any]) -> tuple[int, Any]:
+    """How many rows the next batch of a Spark stream has, and where it ends."""
+
+    def read() -> tuple[int, Any]:
+        given = {"namesrvAddr": pair.name_server, "subscribe": topic, "startingOffsets": "earliest"}
+        options = ReadOptions.from_spark(given, streaming=True)
+        reader = StreamReader(options, table_projection())
+        try:
+            begin = start or reader.initialOffset()
+            end = reader.latestOffset(begin, ReadAllAvailable())
+            parts = reader.partitions(begin, end)
+            return sum(batch.num_rows for part in parts for batch in reader.read(part)), end
+        finally:
+            reader.stop()
+
+    return await beside(read)
+
+
 @pytest.mark.scenario("pair", "our consumers read on at a slave, and return to the master")
 async def test_consumers_read_on_at_the_slave_and_return_to_the_master(
     trial: Trial, pair: OfficialPair
@@ -171,6 +197,12 @@ async def test_consumers_read_on_at_the_slave_and_return_to_the_master(
     late.opened.set()
     assert await late.all_of(40) == sorted(first)
     assert await read_all(pair, topic) == sorted(first)
+    rows, end = await stream_rows(pair, topic, {})
+    assert rows == 40
+    # A checkpoint that the slave is behind of, as of a stream that read at the master.
+    ends = read_stream_offset(end).queues
+    ahead = StreamOffset(base={}, queues={queue: ends[queue] + 3 for queue in ends}).to_json()
+    assert await stream_rows(pair, topic, ahead) == (0, ahead)
     for kind in ("concurrent", "late", "lite"):
         await beside(wire.wait_committed, pair.slave.address, f"{kind}-{topic}", topic, 40)
 
@@ -182,6 +214,7 @@ async def test_consumers_read_on_at_the_slave_and_return_to_the_master(
     assert await ordered.all_of(60) == everything
     assert await late.all_of(60) == everything
     assert await poll_all(lite, 20) == sorted(second)
+    assert (await stream_rows(pair, topic, end))[0] == 20
     for kind in ("concurrent", "ordered", "late", "lite"):
         await beside(wire.wait_committed, pair.master.address, f"{kind}-{topic}", topic, 60)
     by_queue: dict[int, list[bytes]] = {}

@@ -55,7 +55,9 @@ class BatchReader(DataSourceReader):
             ranges = self._pruning.narrowed(
                 batch_ranges(options, view), namespace=options.namespace
             )
-            ranges = without_lost(self._pruning.between(ranges, view.at_times), options, view)
+            ranges = self._pruning.between(ranges, view.at_times)
+            view.wait_for_copies(ranges)
+            ranges = without_lost(ranges, options, view)
         return pack(
             ranges,
             parallelism=os.cpu_count() or 1,

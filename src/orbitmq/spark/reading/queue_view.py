@@ -9,14 +9,16 @@ import difflib
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from orbitmq.client.core.topic_routes import MissingQueues
 from orbitmq.client.sync.record_reader import TopicLook
 from orbitmq.clock import SystemClock
 from orbitmq.errors import (
+    BrokersMissingError,
     OrbitError,
     ProtocolError,
     RouteNotFoundError,
@@ -43,11 +45,11 @@ from orbitmq.spark.reading.offsets import SeenMessage
 from orbitmq.spark.sessions.reader_pool import pooled_reader
 
 if TYPE_CHECKING:
-    from orbitmq.client.core.topic_routes import MissingQueues
     from orbitmq.client.sync.record_reader import RecordReader
     from orbitmq.model.queues import MessageQueue
     from orbitmq.spark.options.read_options import ReadOptions
     from orbitmq.spark.reading.offsets import Offsets, Seen
+    from orbitmq.spark.reading.partitions import QueueRange
 
 log = logging.getLogger(__name__)
 
@@ -257,6 +259,39 @@ class QueueView:
         wanted = list(queues)
         return self._ask(lambda: self._reader.max_offsets(wanted))
 
+    def at_slaves(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Those of these queues that only slaves serve now, which may lag behind their masters."""
+        wanted = list(queues)
+        return self._ask(lambda: self._reader.slave_queues(wanted)) if wanted else set()
+
+    def wait_for_copies(self, ranges: Iterable[QueueRange]) -> None:
+        """Wait until slaves that stand in for their masters have the messages of these ranges.
+
+        Raises if they do not get them in time: the messages are not lost, their master has them.
+        """
+        parts = [part for part in ranges if part.rows > 0]
+        patience = Patience(self._options, SystemClock())
+        while behind := self._behind(parts):
+            names = sorted({part.queue.broker_name for part in behind})
+            if not patience.lasts(Look([], _missing(behind))):
+                raise BrokersMissingError(
+                    f"the master of {' and '.join(names)} is away, and its slave does not have "
+                    f"{queue_text(behind[0].queue)} from {behind[0].start} to {behind[0].end}; "
+                    f"waited {patience.waited_ms / 1000:.0f} s",
+                    broker_names=names,
+                    hint="start the master, or set missingBrokers=wait",
+                )
+            self._pause(patience.pause_ms)
+
+    def _behind(self, parts: Sequence[QueueRange]) -> list[QueueRange]:
+        asked = {part.queue for part in parts}
+        first, last = self.earliest(asked), self.latest(asked)
+        outside = [
+            part for part in parts if part.start < first[part.queue] or part.end > last[part.queue]
+        ]
+        slaves = self.at_slaves(part.queue for part in outside)
+        return [part for part in outside if part.queue in slaves]
+
     def at_times(self, times_ms: Mapping[MessageQueue, int]) -> dict[MessageQueue, int | None]:
         """The first message of each queue stored at its time or later; None if it has none."""
         first, last = self.earliest(times_ms), self.latest(times_ms)
@@ -317,6 +352,13 @@ class QueueView:
     @staticmethod
     def _pause(pause_ms: float) -> None:
         threading.Event().wait(pause_ms / 1000)
+
+
+def _missing(behind: Sequence[QueueRange]) -> list[MissingQueues]:
+    queues: dict[str, list[MessageQueue]] = {}
+    for part in behind:
+        queues.setdefault(part.queue.broker_name, []).append(part.queue)
+    return [MissingQueues(name, tuple(found), None) for name, found in sorted(queues.items())]
 
 
 def _short(queue: MessageQueue) -> str:

@@ -75,6 +75,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._mirror = ProgressMirror(options)
         # Queues that the query knows and the name servers do not.
         self._missing: AbstractSet[MessageQueue] = frozenset()
+        # Queues whose master is away, and whose slave is behind the query.
+        self._lagging: AbstractSet[MessageQueue] = frozenset()
 
     def __reduce__(self) -> tuple[type[StreamReader], tuple[ReadOptions, Projection]]:
         """Pickle without the state that belongs to this process."""
@@ -121,7 +123,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._batch_start(position.queues, self._heads)
         # A missing queue, whose broker may be down, keeps its position.
         end = {queue: self._heads.get(queue, offset) for queue, offset in begin.items()}
-        suspects = self._suspects(position, end)
+        lagging = self._find_lagging(begin, end)
+        end |= {queue: begin[queue] for queue in lagging}
+        suspects = {
+            queue: seen
+            for queue, seen in self._suspects(position, end).items()
+            if queue not in lagging
+        }
         anew = resumed(begin, end, suspects, self._options, self._view)
         begin = {**begin, **anew}
         if not isinstance(limit, ReadAllAvailable):
@@ -131,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end == position.queues and not anew:
             return start
         known = {queue: seen for queue, seen in position.seen.items() if queue not in anew}
-        seen = last_planned(begin, end, known, self._heads, self._view)
+        seen = last_planned(begin, end, known, self._heads.keys() - lagging, self._view)
         self._planned = StreamOffset(base=begin, queues=end, seen=seen).to_json()
         return self._planned
 
@@ -163,6 +171,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("queue is back: %s", queue_text(queue))
         self._missing = missing
         return ends
+
+    def _find_lagging(self, begin: Offsets, end: Offsets) -> AbstractSet[MessageQueue]:
+        """Queues that end before the query only since a slave stands in for their master.
+
+        They keep their position until the slave has caught up, or the master is back.
+        """
+        shorter = [queue for queue, offset in begin.items() if end[queue] < offset]
+        lagging = self._view.at_slaves(shorter) if shorter else set()
+        for queue in sorted(lagging - self._lagging):
+            log.warning(
+                "the master of a queue is away and its slave is behind, it keeps its position: %s "
+                "position=%d end=%d",
+                queue_text(queue),
+                begin[queue],
+                end[queue],
+            )
+        self._lagging = lagging
+        return lagging
 
     def _with_returned(self, target: Offsets, known: Offsets) -> Offsets:
         """Add known queues that were missing when the run began to what it reads."""
@@ -216,6 +242,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = read_stream_offset(end)
         ranges = [part for part in planned.ranges() if part.rows > 0]
         ranges = self._without_missing(ranges)
+        self._view.wait_for_copies(ranges)
         if end != self._planned:
             # A batch that an earlier run planned.
             ranges = without_replaced(ranges, planned.seen, self._options, self._view)
