@@ -55,6 +55,7 @@
     │   │   └── QueueDamagedError     ... so that a message of a queue cannot be read
     │   ├── StoreFencedError          a failed sync: nothing more is acknowledged
     │   ├── RecordsDeletedError       what was asked for has been deleted
+    │   ├── CopyError                 what a master sent cannot be copied to the log
     │   └── DiskFullError             no room for another file           (retryable)
     ├── TransportError            a call that got no answer              (retryable)
     │   ├── ConnectError              no connection to the address
@@ -478,6 +479,10 @@ class RecordsDeletedError(StoreError):
     def __init__(self, message: str, *, start: int, hint: str = "") -> None:
         super().__init__(message, hint=hint or f"resume at {start}, the oldest that is left")
         self.start = start
+
+
+class CopyError(StoreError):
+    """What a master sent cannot be copied to the log."""
 
 
 class DiskFullError(StoreError):
