@@ -23,6 +23,7 @@ from orbitmq.broker.groups import committed_offsets
 from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX
 from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
 from orbitmq.broker.groups.queue_locks import LEASE_MS, LOCKS_MAX
+from orbitmq.broker.handlers import following
 from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
@@ -211,6 +212,12 @@ COSTS = (
         (_CODE.INVOKE_BROKER_TO_RESET_OFFSET,),
         f"a search in each queue of a topic, of at most {QUEUES_MAX:,}, in a thread",
         f"an offset for each, of {committed_offsets.QUEUES_MAX:,}",
+    ),
+    Cost(
+        (_CODE.FOLLOW_MASTER,),
+        f"waits {following.WAIT_MS_MAX // 1000} s for something new, {following.WAITING_MAX} such "
+        "requests at a time; further ones are answered at once",
+        "what the slave says of itself, until its connection closes",
     ),
     Cost(
         (_CODE.GET_ALL_CONSUMER_OFFSET,),

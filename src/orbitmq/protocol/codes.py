@@ -323,6 +323,8 @@ class RequestCode(IntEnum):
     # OrbitMQ's own: open transactions
     LIST_TRANSACTIONS = 21_101, Role.BROKER, Role.BROKER, "transactions that wait for their end"
     CHECK_TRANSACTIONS = 21_102, Role.BROKER, Role.BROKER, "ask producers about transactions now"
+    # OrbitMQ's own: slaves
+    FOLLOW_MASTER = 21_301, Role.BROKER, Role.BROKER, "what is visible at the master, for slaves"
     # OrbitMQ's own: messages that are not due yet
     LIST_PENDING = 21_201, Role.BROKER, Role.BROKER, "messages that are not due yet"
     COUNT_PENDING = 21_202, Role.BROKER, Role.BROKER, "how many messages are due when"
