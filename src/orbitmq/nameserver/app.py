@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.clock import SystemClock
+from orbitmq.errors import EpochRefusedError, OrbitError
 from orbitmq.lifecycle import Periodic
 from orbitmq.nameserver.broker_registry import BrokerRegistry
 from orbitmq.nameserver.config import NameServerConfig
@@ -16,6 +17,7 @@ from orbitmq.nameserver.master_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from orbitmq.nameserver.master_epochs import MasterEpochs
 from orbitmq.nameserver.missing_brokers import MissingBrokers
 from orbitmq.nameserver.route_view import RouteView
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.settings import ServerRole, Settings
 from orbitmq.transport.addresses import format_address
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
@@ -96,6 +98,7 @@ class NameServer:
         )
         self.server = RpcServer(
             handlers.by_code(),
+            code_of=_code_of,
             config=settings.of(ServerConfig),
             tls=settings.of(TlsServerConfig),
             clock=clock,
@@ -124,6 +127,14 @@ class NameServer:
         await self._liveness.stop()
         await self.server.stop()
         log.info("name server stopped")
+
+
+def _code_of(error: OrbitError) -> int:
+    """The failure code that reports an error; all but one are SYSTEM_ERROR, as in RocketMQ."""
+    # A replaced master must not take it for a passing problem of the name server.
+    if isinstance(error, EpochRefusedError):
+        return ResponseCode.ILLEGAL_OPERATION
+    return ResponseCode.SYSTEM_ERROR
 
 
 def _epochs_path(config: NameServerConfig) -> Path:

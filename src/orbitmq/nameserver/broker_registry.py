@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from orbitmq.errors import RegistrationRefusedError
+from orbitmq.errors import EpochRefusedError, RegistrationRefusedError
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, QueueRoute
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
@@ -188,7 +188,7 @@ class BrokerRegistry:
         return self._master_of(report, group)
 
     def check(self, report: Report) -> None:
-        """Raise RegistrationRefusedError if a report is not acceptable; changes nothing else."""
+        """Raise RegistrationRefusedError if a report is not acceptable; applies nothing of it."""
         self._check_epoch(report)
         group = self.groups.get(report.broker_name)
         is_first = group is None or report.broker_id not in group.addresses
@@ -336,7 +336,7 @@ class BrokerRegistry:
             self.lose(live)
         other = self._other_under(MASTER_ID, report.key, report.broker_name)
         master = f"its master is {other.key.address}" if other is not None else "it has no master"
-        raise RegistrationRefusedError(
+        raise EpochRefusedError(
             f"master {report.key.address} has epoch {epoch}, but broker group "
             f"{report.broker_name!r} of {report.key.cluster!r} is at epoch {largest}; now {master}",
             hint="a slave was promoted meanwhile: start this broker as a slave; if no broker of "
