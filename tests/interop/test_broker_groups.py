@@ -473,3 +473,35 @@ def test_official_masters_and_slaves_are_shown_alike_while_they_are_killed_and_r
     finally:
         for member in group.members.values():
             member.process.kill()
+
+
+@pytest.mark.parametrize("peer", BROKERS, ids=str)
+def test_an_official_master_is_refused_in_a_group_with_an_epoch_until_it_is_forgotten(
+    peer: Peer, servers: dict[str, NameServer], new_folder: Callable[[str], Path]
+) -> None:
+    ours, other = servers[OUR_LINE].address, servers[V5].address
+    name = f"replaced-{peer.line}"
+    promoted = Member(ours, name, 0)
+    assert promoted.register(epoch=3).code == wire.SUCCESS
+    promoted.die()
+    broker = OfficialBroker(peer.line, name, new_folder(name), [ours, other])
+
+    def registers_with(server: str) -> bool:
+        wire.force_registration(broker.address)
+        return name in wire.broker_names(server)
+
+    try:
+        broker.process.start()
+        broker.process.wait_printed("boot success", timeout_s=START_TIMEOUT_S)
+        wait_until(
+            lambda: registers_with(other), timeout_s=REGISTER_TIMEOUT_S, what=f"{name} registered"
+        )
+        assert not registers_with(ours)
+
+        forgotten = wire.ask(ours, wire.FORGET_EPOCH, {"clusterName": CLUSTER, "brokerName": name})
+        assert forgotten.fields == {"epoch": "3"}
+        wait_until(
+            lambda: registers_with(ours), timeout_s=REGISTER_TIMEOUT_S, what=f"{name} accepted"
+        )
+    finally:
+        broker.process.kill()
