@@ -368,7 +368,13 @@ COSTS = (
         f"a broker, of {_option('brokersMax')}, with its topics, of {_option('topicsMax')}, and "
         f"their routes, of {_option('routesMax')} of all brokers, until "
         f"its connection closes or {_option('brokerChannelExpiredTime')} ms pass; then what is "
-        "remembered of a missing broker, bounded too",
+        "remembered of a missing broker, bounded too; of a master with an epoch above 0 that "
+        f"epoch, of {_option('epochsMax')} broker groups, for good",
+    ),
+    Cost(
+        (_CODE.FORGET_EPOCH,),
+        f"the file of epochs, of {_option('epochsMax')} broker groups, is written again",
+        NOTHING,
     ),
     Cost(
         (

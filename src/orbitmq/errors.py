@@ -19,6 +19,7 @@
     │   └── BodyTooLargeError         a body above the limit of its request
     ├── SignatureError            a request whose signature is missing or wrong
     ├── RegistrationRefusedError  a broker registration that a name server refuses
+    │   └── EpochRefusedError         a master with a smaller epoch than its group had
     ├── KeyValueError             a key value that cannot be changed or stored
     ├── NameRuleError             an invalid name of a topic or group
     ├── ConfigFileError           a broker's table file that cannot be read or written
@@ -83,6 +84,7 @@
         ├── NotSupportedError         the peer does not know the request code
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
         ├── BusyError                 the peer is over one of its bounds (retryable)
+        ├── MasterReplacedError       a name server knows a larger epoch of this master's group
         ├── ReplyNotDeliveredError    nobody waits for the reply to a request
         └── RouteNotFoundError        no name server knows the topic     (retryable)
             └── TopicBrokersMissingError  every broker that had it is missing
@@ -271,6 +273,10 @@ class SignatureError(OrbitError):
 
 class RegistrationRefusedError(OrbitError):
     """A broker registration that a name server refuses."""
+
+
+class EpochRefusedError(RegistrationRefusedError):
+    """The registration of a master with a smaller epoch than its group had."""
 
 
 class KeyValueError(OrbitError):
@@ -636,6 +642,10 @@ class BusyError(RemoteError):
     """The peer is over one of its bounds."""
 
     retryable = True
+
+
+class MasterReplacedError(RemoteError):
+    """A name server refused a master, since its group had a larger epoch."""
 
 
 class ReplyNotDeliveredError(RemoteError):

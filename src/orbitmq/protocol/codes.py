@@ -329,6 +329,13 @@ class RequestCode(IntEnum):
     LIST_PENDING = 21_201, Role.BROKER, Role.BROKER, "messages that are not due yet"
     COUNT_PENDING = 21_202, Role.BROKER, Role.BROKER, "how many messages are due when"
     DELIVER_PENDING = 21_203, Role.BROKER, Role.BROKER, "deliver a message before its due time"
+    # OrbitMQ's own: epochs of masters
+    FORGET_EPOCH = (
+        21_251,
+        Role.NAME_SERVER,
+        Role.NAME_SERVER,
+        "forget the epoch of a broker group",
+    )
     POP_MESSAGE = 200050, Role.BROKER, NOBODY, "pop messages, invisible to others for a while"
     ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "acknowledge a popped message"
     PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "read messages without popping them"

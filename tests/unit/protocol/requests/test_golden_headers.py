@@ -552,6 +552,12 @@ BROKERS = [
         "clusterName=C brokerAddr=a:1 brokerName=b brokerId=3",
     ),
     row(
+        21_251,
+        registration.ForgetEpoch(cluster_name="C", broker_name="b"),
+        "clusterName=C brokerName=b",
+    ),
+    row(REPLY, registration.ForgetEpochReply(epoch=Long(3)), "epoch=3"),
+    row(
         904,
         registration.BrokerHeartbeat(cluster_name="C", broker_address="a:1", broker_name="b"),
         "clusterName=C brokerAddr=a:1 brokerName=b",
