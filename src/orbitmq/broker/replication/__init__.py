@@ -1,0 +1,1 @@
+"""Copies of a broker: what a slave takes over from its master."""
