@@ -277,8 +277,18 @@ COSTS = (
     ),
     Cost(
         (_CODE.GET_ALL_TOPIC_CONFIG, _CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
-        f"{TOPICS_MAX:,} topics, {GROUPS_MAX:,} groups; the reply is made in a thread, and refused "
-        "above the size of a frame",
+        f"{TOPICS_MAX:,} topics, {GROUPS_MAX:,} groups, or a page of them; the reply is made in a "
+        "thread, and refused above the size of a frame",
+        NOTHING,
+    ),
+    Cost(
+        (
+            _CODE.GET_ALL_DELAY_OFFSET,
+            _CODE.GET_TIMER_CHECK_POINT,
+            _CODE.GET_TIMER_METRICS,
+            _CODE.GET_ALL_MESSAGE_REQUEST_MODE,
+        ),
+        "a few numbers",
         NOTHING,
     ),
     Cost(

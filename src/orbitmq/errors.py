@@ -23,6 +23,7 @@
     ├── KeyValueError             a key value that cannot be changed or stored
     ├── NameRuleError             an invalid name of a topic or group
     ├── ConfigFileError           a broker's table file that cannot be read or written
+    ├── MetadataCopyError         tables that a slave could not copy     (retryable)
     ├── TopicRefusedError         a topic that cannot be created, changed or used like this
     │   └── TopicMissingError         a topic that the broker does not have
     ├── GroupRefusedError         a group that cannot be created, changed or used like this
@@ -98,7 +99,7 @@ import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class OrbitError(Exception):
@@ -289,6 +290,20 @@ class NameRuleError(OrbitError):
 
 class ConfigFileError(OrbitError):
     """A broker's table file that cannot be read or written."""
+
+
+class MetadataCopyError(OrbitError):
+    """Tables that a slave could not copy from its master; they stay as they were."""
+
+    retryable = True
+
+    def __init__(self, address: str, reasons: Mapping[str, OrbitError]) -> None:
+        tables = "; ".join(f"{table}: {error}" for table, error in reasons.items())
+        super().__init__(
+            f"cannot copy from the master {address}: {tables}",
+            hint="these tables stay as they were; the next round tries again",
+        )
+        self.tables = tuple(reasons)
 
 
 class TopicRefusedError(OrbitError):

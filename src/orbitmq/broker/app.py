@@ -40,6 +40,7 @@ from orbitmq.broker.handlers.queries import QueryRequests
 from orbitmq.broker.handlers.queue_offsets import QueueOffsetRequests
 from orbitmq.broker.handlers.recalls import RecallRequests
 from orbitmq.broker.handlers.relays import RelayRequests
+from orbitmq.broker.handlers.replication import ReplicationRequests
 from orbitmq.broker.handlers.retries import RetryRequests
 from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
@@ -751,6 +752,11 @@ class Broker:
                 puts_per_second=self.samples.puts_per_second,
             ),
             GroupRequests(groups=self.groups, offsets=self.offsets),
+            ReplicationRequests(
+                delays=self._delay_progress,
+                delay_offsets=lambda: self._delay.offsets,
+                timers=self._timers,
+            ),
             FilterServerRequests(config=self._config, filter_servers=self.filter_servers),
             RelayRequests(
                 broker_name=self._name,

@@ -84,7 +84,7 @@ class RequestCode(IntEnum):
     LOCK_BATCH_MQ = 41, Role.BROKER, Role.BROKER, "lock queues for ordered consumption"
     UNLOCK_BATCH_MQ = 42, Role.BROKER, Role.BROKER, "unlock queues"
     GET_ALL_CONSUMER_OFFSET = 43, Role.BROKER, Role.BROKER, "every committed offset, for slaves"
-    GET_ALL_DELAY_OFFSET = 45, Role.BROKER, NOBODY, "progress of the delay queues, for slaves"
+    GET_ALL_DELAY_OFFSET = 45, Role.BROKER, Role.BROKER, "progress of the delay queues, for slaves"
     CHECK_CLIENT_CONFIG = 46, Role.BROKER, Role.BROKER, "check a filter expression"
     GET_CLIENT_CONFIG = 47, Role.BROKER, NOBODY, "unused"
     UPDATE_AND_CREATE_ACL_CONFIG = 50, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
@@ -92,8 +92,8 @@ class RequestCode(IntEnum):
     GET_BROKER_CLUSTER_ACL_INFO = 52, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     GET_BROKER_CLUSTER_ACL_CONFIG = 54, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
-    GET_TIMER_CHECK_POINT = 60, Role.BROKER, NOBODY, "progress of the timer, for slaves"
-    GET_TIMER_METRICS = 61, Role.BROKER, NOBODY, "metrics of the timer, for slaves"
+    GET_TIMER_CHECK_POINT = 60, Role.BROKER, Role.BROKER, "progress of the timer, for slaves"
+    GET_TIMER_METRICS = 61, Role.BROKER, Role.BROKER, "metrics of the timer, for slaves"
     # to the name server
     PUT_KV_CONFIG = 100, Role.NAME_SERVER, Role.NAME_SERVER, "set one key of a namespace"
     GET_KV_CONFIG = 101, Role.NAME_SERVER, Role.NAME_SERVER, "read one key of a namespace"
@@ -264,7 +264,7 @@ class RequestCode(IntEnum):
     RECALL_MESSAGE = 370, Role.BROKER, Role.BROKER, "recall a delayed message"
     QUERY_ASSIGNMENT = 400, Role.BROKER, NOBODY, "queues assigned by the broker"
     SET_MESSAGE_REQUEST_MODE = 401, Role.BROKER, NOBODY, "pull or pop for a group"
-    GET_ALL_MESSAGE_REQUEST_MODE = 402, Role.BROKER, NOBODY, "pull or pop of every group"
+    GET_ALL_MESSAGE_REQUEST_MODE = 402, Role.BROKER, Role.BROKER, "pull or pop of every group"
     UPDATE_AND_CREATE_STATIC_TOPIC = 513, Role.BROKER, NOBODY, "static topics"
     # between brokers, and controllers
     GET_BROKER_MEMBER_GROUP = (
@@ -356,10 +356,9 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "acknowledge popped messages"
 
 
-# Not answered yet, but planned: replication, access rules.
+# Not answered yet, but planned: access rules.
 PLANNED: Final = frozenset(
     {
-        RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
