@@ -556,6 +556,8 @@ class Broker:
             tasks=self._reads,
             rounds=rounds,
             clock=self._clock,
+            is_slave=lambda: self.replication.is_slave,
+            master_is_alive=lambda: self.replication.master_is_alive,
         )
         self._long_polls = self._pulls.long_polls = LongPolls(
             answer=self._pulls.answer_held,
