@@ -75,12 +75,14 @@ class FirstMessageArrives:
     async def min_offset(self, queue: MessageQueue) -> int:
         return await self._calls.min_offset(queue)
 
-    async def max_offset(self, queue: MessageQueue) -> int:
+    async def max_offset(self, queue: MessageQueue, *, at_master: bool = False) -> int:
         await self._producer.send(Message(self._topic, b"first"), queue=queue)
-        return await self._calls.max_offset(queue)
+        return await self._calls.max_offset(queue, at_master=at_master)
 
-    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        return await self._calls.offset_at(queue, timestamp_ms)
+    async def offset_at(
+        self, queue: MessageQueue, timestamp_ms: int, *, at_master: bool = False
+    ) -> int:
+        return await self._calls.offset_at(queue, timestamp_ms, at_master=at_master)
 
 
 @pytest.mark.scenario("site", "a new group skips no first message that arrives as it starts")

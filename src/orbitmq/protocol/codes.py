@@ -24,7 +24,7 @@ class Role(Flag):
 NOBODY: Final = Role(0)
 
 # OrbitMQ's own request codes; no RocketMQ release uses this range.
-OWN_CODES: Final = range(21_000, 21_300)
+OWN_CODES: Final = range(21_000, 21_400)
 
 
 class RequestCode(IntEnum):
