@@ -127,7 +127,7 @@ scratch = "$$(mktemp -d -p $(SHARED_MEMORY))"
 
 soak-examples: setup
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(call at_most,15) \
-		$(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
+		$(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash tests/replication --include='test_*.py') || exit 1; done
 
 soak-marked: setup
 	$(call at_most,30) $(BIN)/pytest -q -m campaign
