@@ -182,6 +182,11 @@ class Link:
             self._stop_listening()
             self._reserve_port()
 
+    def accept(self) -> None:
+        """Accept new connections again; other faults stay."""
+        if self._listening is None:
+            self._listen()
+
     def delay(
         self, delay_ms: float, jitter_ms: float = 0.0, directions: Collection[Direction] = BOTH
     ) -> None:
@@ -211,8 +216,7 @@ class Link:
 
     def heal(self) -> None:
         """Accept connections, and pass everything from now on."""
-        if self._listening is None:
-            self._listen()
+        self.accept()
         self._change(BOTH, GOOD)
 
     def _change(self, directions: Collection[Direction], condition: Condition) -> None:
