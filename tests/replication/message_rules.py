@@ -47,6 +47,7 @@ class Messages:
         self.failures = {e.value: e for e in history if isinstance(e, SendFailed)}
         self.shown: list[_Shown] = [e for e in history if isinstance(e, (MessageRead, Delivered))]
         self.scans = [e for e in history if isinstance(e, ScanEnded)]
+        self._power_losses = [e for e in history if isinstance(e, PowerLost)]
         self.found = {scan.number: _messages_of(history, scan) for scan in self.scans}
 
     def lost_with_power(self, ack: SendAcked) -> bool:
@@ -55,8 +56,8 @@ class Messages:
             return False
         losses = {
             event.server
-            for event in self.history[ack.send :]
-            if isinstance(event, PowerLost) and event.broker == ack.queue.broker
+            for event in self._power_losses
+            if event.number > ack.send and event.broker == ack.queue.broker
         }
         return len(losses) >= ack.copies
 
