@@ -23,6 +23,7 @@ from orbitmq.broker.groups import committed_offsets
 from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX
 from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
 from orbitmq.broker.groups.queue_locks import LEASE_MS, LOCKS_MAX
+from orbitmq.broker.handlers import following
 from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
@@ -213,6 +214,12 @@ COSTS = (
         f"an offset for each, of {committed_offsets.QUEUES_MAX:,}",
     ),
     Cost(
+        (_CODE.FOLLOW_MASTER,),
+        f"waits {following.WAIT_MS_MAX // 1000} s for something new, {following.WAITING_MAX} such "
+        "requests at a time; further ones are answered at once",
+        "what the slave says of itself, until its connection closes",
+    ),
+    Cost(
         (_CODE.GET_ALL_CONSUMER_OFFSET,),
         f"a copy of {committed_offsets.QUEUES_MAX:,} offsets; the reply is made in a thread",
         NOTHING,
@@ -270,8 +277,18 @@ COSTS = (
     ),
     Cost(
         (_CODE.GET_ALL_TOPIC_CONFIG, _CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
-        f"{TOPICS_MAX:,} topics, {GROUPS_MAX:,} groups; the reply is made in a thread, and refused "
-        "above the size of a frame",
+        f"{TOPICS_MAX:,} topics, {GROUPS_MAX:,} groups, or a page of them; the reply is made in a "
+        "thread, and refused above the size of a frame",
+        NOTHING,
+    ),
+    Cost(
+        (
+            _CODE.GET_ALL_DELAY_OFFSET,
+            _CODE.GET_TIMER_CHECK_POINT,
+            _CODE.GET_TIMER_METRICS,
+            _CODE.GET_ALL_MESSAGE_REQUEST_MODE,
+        ),
+        "a few numbers",
         NOTHING,
     ),
     Cost(
@@ -361,7 +378,13 @@ COSTS = (
         f"a broker, of {_option('brokersMax')}, with its topics, of {_option('topicsMax')}, and "
         f"their routes, of {_option('routesMax')} of all brokers, until "
         f"its connection closes or {_option('brokerChannelExpiredTime')} ms pass; then what is "
-        "remembered of a missing broker, bounded too",
+        "remembered of a missing broker, bounded too; of a master with an epoch above 0 that "
+        f"epoch, of {_option('epochsMax')} broker groups, for good",
+    ),
+    Cost(
+        (_CODE.FORGET_EPOCH,),
+        f"the file of epochs, of {_option('epochsMax')} broker groups, is written again",
+        NOTHING,
     ),
     Cost(
         (

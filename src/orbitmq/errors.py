@@ -19,9 +19,11 @@
     │   └── BodyTooLargeError         a body above the limit of its request
     ├── SignatureError            a request whose signature is missing or wrong
     ├── RegistrationRefusedError  a broker registration that a name server refuses
+    │   └── EpochRefusedError         a master with a smaller epoch than its group had
     ├── KeyValueError             a key value that cannot be changed or stored
     ├── NameRuleError             an invalid name of a topic or group
     ├── ConfigFileError           a broker's table file that cannot be read or written
+    ├── MetadataCopyError         tables that a slave could not copy     (retryable)
     ├── TopicRefusedError         a topic that cannot be created, changed or used like this
     │   └── TopicMissingError         a topic that the broker does not have
     ├── GroupRefusedError         a group that cannot be created, changed or used like this
@@ -55,6 +57,7 @@
     │   │   └── QueueDamagedError     ... so that a message of a queue cannot be read
     │   ├── StoreFencedError          a failed sync: nothing more is acknowledged
     │   ├── RecordsDeletedError       what was asked for has been deleted
+    │   ├── CopyError                 what a master sent cannot be copied to the log
     │   └── DiskFullError             no room for another file           (retryable)
     ├── TransportError            a call that got no answer              (retryable)
     │   ├── ConnectError              no connection to the address
@@ -82,6 +85,7 @@
         ├── NotSupportedError         the peer does not know the request code
         │   └── NeedsOrbitError           the request code is OrbitMQ's own
         ├── BusyError                 the peer is over one of its bounds (retryable)
+        ├── MasterReplacedError       a name server knows a larger epoch of this master's group
         ├── ReplyNotDeliveredError    nobody waits for the reply to a request
         └── RouteNotFoundError        no name server knows the topic     (retryable)
             └── TopicBrokersMissingError  every broker that had it is missing
@@ -95,7 +99,7 @@ import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class OrbitError(Exception):
@@ -272,6 +276,10 @@ class RegistrationRefusedError(OrbitError):
     """A broker registration that a name server refuses."""
 
 
+class EpochRefusedError(RegistrationRefusedError):
+    """The registration of a master with a smaller epoch than its group had."""
+
+
 class KeyValueError(OrbitError):
     """A key value that cannot be changed or stored."""
 
@@ -282,6 +290,20 @@ class NameRuleError(OrbitError):
 
 class ConfigFileError(OrbitError):
     """A broker's table file that cannot be read or written."""
+
+
+class MetadataCopyError(OrbitError):
+    """Tables that a slave could not copy from its master; they stay as they were."""
+
+    retryable = True
+
+    def __init__(self, address: str, reasons: Mapping[str, OrbitError]) -> None:
+        tables = "; ".join(f"{table}: {error}" for table, error in reasons.items())
+        super().__init__(
+            f"cannot copy from the master {address}: {tables}",
+            hint="these tables stay as they were; the next round tries again",
+        )
+        self.tables = tuple(reasons)
 
 
 class TopicRefusedError(OrbitError):
@@ -480,6 +502,10 @@ class RecordsDeletedError(StoreError):
         self.start = start
 
 
+class CopyError(StoreError):
+    """What a master sent cannot be copied to the log."""
+
+
 class DiskFullError(StoreError):
     """No room for another file."""
 
@@ -631,6 +657,10 @@ class BusyError(RemoteError):
     """The peer is over one of its bounds."""
 
     retryable = True
+
+
+class MasterReplacedError(RemoteError):
+    """A name server refused a master, since its group had a larger epoch."""
 
 
 class ReplyNotDeliveredError(RemoteError):

@@ -286,13 +286,13 @@ class TransactionsAndModel(RuleBasedStateMachine):
                 is_fenced=lambda: False,
                 timeout_ms=60_000,
                 clock=self.clock,
+                is_sync=False,
             )
 
         self.ending = Ending(
             store,
             self.halves,
             self.runner.run(make()),
-            flush_mode=FlushMode.ASYNC,
             has_queue=lambda *_: True,
             on_committed=lambda _: None,
             clock=self.clock,

@@ -30,12 +30,18 @@ DELETE_EXPIRED_LOGS = 329
 GET_MAX_OFFSET = 30
 SEND_BACK = 36
 GET_KV_CONFIG = 101
+REGISTER_BROKER = 103
+UNREGISTER_BROKER = 104
 GET_ROUTE = 105
 GET_CLUSTERS = 106
+UPDATE_NAMESRV_CONFIG = 318
+GET_BROKER_GROUP = 901
+FORGET_EPOCH = 21_251
 
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
 QUERY_NOT_FOUND = 22
+ILLEGAL_OPERATION = 604
 
 READ_ONLY = 4
 READ_WRITE = 6
@@ -56,6 +62,52 @@ class Answer:
     body: Any
 
 
+class Conversation:
+    """A connection to a server that stays open, as a broker's to its name servers does."""
+
+    def __init__(self, address: str, *, timeout_s: float = _ANSWER_TIMEOUT_S) -> None:
+        host, _, port = address.rpartition(":")
+        self._connection = socket.create_connection((host, int(port)), timeout=timeout_s)
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, as the death of a process does."""
+        self._connection.close()
+
+    def ask(self, code: int, fields: dict[str, str] | None = None, body: bytes = b"") -> Answer:
+        """Send one request and return the answer."""
+        header = json.dumps(
+            {
+                "code": code,
+                "language": "JAVA",
+                "version": _VERSION_WITH_QUOTED_IDS,
+                "opaque": 1,
+                "flag": 0,
+                "serializeTypeCurrentRPC": "JSON",
+                "extFields": fields or {},
+            }
+        ).encode()
+        frame_bytes = 4 + len(header) + len(body)
+        self._connection.sendall(
+            frame_bytes.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
+        )
+        with self._connection.makefile("rb") as replies:
+            frame = replies.read(int.from_bytes(_exactly(replies.read(4), 4), "big"))
+        header_bytes = int.from_bytes(frame[1:4], "big")
+        reply = json.loads(frame[4 : 4 + header_bytes])
+        return Answer(
+            code=reply["code"],
+            remark=reply.get("remark") or "",
+            fields=reply.get("extFields") or {},
+            body=_parse_body(frame[4 + header_bytes :]),
+        )
+
+
 def ask(
     address: str,
     code: int,
@@ -65,33 +117,8 @@ def ask(
     timeout_s: float = _ANSWER_TIMEOUT_S,
 ) -> Answer:
     """Send one request to `host:port` and return the answer."""
-    header = json.dumps(
-        {
-            "code": code,
-            "language": "JAVA",
-            "version": _VERSION_WITH_QUOTED_IDS,
-            "opaque": 1,
-            "flag": 0,
-            "serializeTypeCurrentRPC": "JSON",
-            "extFields": fields or {},
-        }
-    ).encode()
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
-        frame_bytes = 4 + len(header) + len(body)
-        connection.sendall(
-            frame_bytes.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
-        )
-        with connection.makefile("rb") as replies:
-            frame = replies.read(int.from_bytes(_exactly(replies.read(4), 4), "big"))
-    header_bytes = int.from_bytes(frame[1:4], "big")
-    reply = json.loads(frame[4 : 4 + header_bytes])
-    return Answer(
-        code=reply["code"],
-        remark=reply.get("remark") or "",
-        fields=reply.get("extFields") or {},
-        body=_parse_body(frame[4 + header_bytes :]),
-    )
+    with Conversation(address, timeout_s=timeout_s) as conversation:
+        return conversation.ask(code, fields, body)
 
 
 def broker_names(name_server: str) -> set[str]:

@@ -21,6 +21,8 @@ class Admission:
     config: Callable[[], BrokerConfig]
     confirmations: Confirmations
     clock: Clock
+    # Why this broker's place in its group does not allow sends now.
+    by_role: Callable[[], tuple[ResponseCode, str] | None]
     # False while the broker starts or stops.
     is_open: bool = False
 
@@ -33,6 +35,9 @@ class Admission:
         config = self.config()
         if not self.is_open:
             return ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST] the broker is stopping"
+        by_role = self.by_role()
+        if by_role is not None:
+            return by_role
         if config.accept_sends_ms and self.clock.now_ms() < config.accept_sends_ms:
             return (
                 ResponseCode.SYSTEM_ERROR,

@@ -29,6 +29,7 @@ from orbitmq.broker.handlers.answers import AnswerRequests
 from orbitmq.broker.handlers.clients import ClientListener, ClientRequests
 from orbitmq.broker.handlers.committed_offsets import CommittedOffsetRequests
 from orbitmq.broker.handlers.filter_servers import FilterServerRequests
+from orbitmq.broker.handlers.following import FollowRequests
 from orbitmq.broker.handlers.groups import GroupRequests
 from orbitmq.broker.handlers.locks import LockRequests
 from orbitmq.broker.handlers.maintenance import MaintenanceRequests
@@ -39,6 +40,7 @@ from orbitmq.broker.handlers.queries import QueryRequests
 from orbitmq.broker.handlers.queue_offsets import QueueOffsetRequests
 from orbitmq.broker.handlers.recalls import RecallRequests
 from orbitmq.broker.handlers.relays import RelayRequests
+from orbitmq.broker.handlers.replication import ReplicationRequests
 from orbitmq.broker.handlers.retries import RetryRequests
 from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
@@ -50,6 +52,10 @@ from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
+from orbitmq.broker.replication.assembly import Replication, check_role
+from orbitmq.broker.replication.config import BrokerRole, ReplicationConfig
+from orbitmq.broker.replication.following import Following
+from orbitmq.broker.replication.read_only_requests import read_only_handlers
 from orbitmq.broker.reporting import Reporting
 from orbitmq.broker.send_replies import SendReplies
 from orbitmq.broker.statistics.config import MetricsConfig
@@ -68,7 +74,6 @@ from orbitmq.broker.transactions.assembly import Transactions
 from orbitmq.broker.transactions.preparing import Preparing
 from orbitmq.clock import SystemClock
 from orbitmq.disk import off_loop
-from orbitmq.errors import SettingsError
 from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
 from orbitmq.model import property_names
 from orbitmq.model.queues import PhysicalOffset
@@ -76,7 +81,7 @@ from orbitmq.model.unique_ids import UniqueIds
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.registration import RegisterBroker
 from orbitmq.settings import ServerRole, Settings
-from orbitmq.store.config import StoreConfig
+from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.opening.parts import OWN_FOLDER
@@ -94,6 +99,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orbitmq.clock import Clock
+    from orbitmq.protocol.requests.registration import RegisterBrokerReply
     from orbitmq.settings import Changed
     from orbitmq.store.log.draft import Draft
     from orbitmq.transport.request_loop import Handler
@@ -118,6 +124,7 @@ def load_settings(
         MetricsConfig,
         StoreConfig,
         RetentionConfig,
+        ReplicationConfig,
         ServerConfig(listen_port=DEFAULT_PORT),
         TlsServerConfig,
         file=file,
@@ -134,8 +141,18 @@ class HandlerFamily(Protocol):
         """The handlers by request code."""
 
 
+class Part(Protocol):
+    """Something that runs while the broker does."""
+
+    async def start(self) -> None:
+        """Start it."""
+
+    async def stop(self) -> None:
+        """Stop it."""
+
+
 class Broker:
-    """One broker: a master without slaves."""
+    """One broker: a master, or a slave that copies one."""
 
     def __init__(
         self,
@@ -150,17 +167,16 @@ class Broker:
         self._state = RunOnce("the broker")
         self._is_loaded = False
         self._opened = AsyncExitStack()
+        self._early_parts: list[Part] = []
         server = settings.of(ServerConfig)
         self.port = server.listen_port or find_port(server.bind_address)
         check_port(self.port)
         # Differs from the port listened on if there is a proxy in front of the broker.
         self._advertised_port = advertised_port or self.port
         config = settings.of(BrokerConfig)
-        if config.broker_id:
-            raise SettingsError(
-                f"brokerId={config.broker_id} makes this broker a slave, which is not supported",
-                hint="set brokerId=0; give brokers of one cluster different names",
-            )
+        replication = settings.of(ReplicationConfig)
+        check_role(replication.role, config.broker_id)
+        self._replication_port = replication.port or self.port + REPLICATION
         # Fails on a mistake before anything is opened.
         parse_addresses(config.name_servers)
         self.address = config.advertised_address or _advertised_host(server.bind_address)
@@ -223,6 +239,9 @@ class Broker:
     def _store_config(self) -> StoreConfig:
         return self._settings.of(StoreConfig)
 
+    def _replication_config(self) -> ReplicationConfig:
+        return self._settings.of(ReplicationConfig)
+
     # --- starting and stopping ----------------------------------------------------------------
 
     async def start(self) -> None:
@@ -236,15 +255,106 @@ class Broker:
 
     async def _start(self) -> None:
         config = self._config()
-        reservation = self._opened.enter_context(ExitStack())
+        await self._open()
+        await self._load_tables()
+        self._assemble(config)
+        is_master = not self.replication.is_slave
+        early = await self._opened.enter_async_context(AsyncExitStack())
+        if is_master:
+            if self.replication.waits_for_slaves:
+                await self._wait_for_slaves(early)
+            await self.replication.begin()
+            await self._load_services()
+            for server in self._servers:
+                server.serve(self._handlers)
+        self._is_loaded = True
+        # What is started here stops in reverse order, even if the start fails halfway.
+        closing = self._opened
+        closing.push_async_callback(self.offsets.save)
+        if is_master:
+            closing.push_async_callback(self._transactions.stop)
+        closing.push_async_callback(self._reads.all_done)
+        for server in self._servers:
+            await self._start_part(server)
+        if self.prometheus is not None:
+            await self._start_part(self.prometheus)
+        self._flush_timeouts.start()
+        closing.push_async_callback(self._flush_timeouts.stop)
+        # Sends that wait to be safe are answered before connections close.
+        closing.push_async_callback(self._confirmations.all_done)
+        if is_master:
+            self._start_deliveries()
+        for periodic in self._periodics:
+            periodic.start()
+            closing.push_async_callback(periodic.stop)
+        closing.callback(self._stop_accepting)
+        await self._start_part(self._rpc)
+        self._admission.is_open = True
+        if self.replication.following is not None:
+            self.replication.following.start()
+            closing.push_async_callback(self.replication.following.stop)
+        else:
+            self._exactly_once.deciding.start()
+            closing.push_async_callback(self._exactly_once.deciding.stop)
+        await self._start_part(self.registration)
+        # What was started early stops with the rest.
+        early.pop_all()
+        log.info(
+            "broker started name=%s id=%d role=%s cluster=%s address=%s store=%s",
+            config.broker_name,
+            config.broker_id,
+            self._replication_config().role,
+            config.cluster_name,
+            self.advertised,
+            self._settings.of(StoreConfig).root,
+        )
+
+    async def _start_part(self, part: Part) -> None:
+        """Start a part unless it runs already; from here on it stops with the broker."""
+        self._opened.push_async_callback(part.stop)
+        if part not in self._early_parts:
+            await part.start()
+
+    async def _wait_for_slaves(self, early: AsyncExitStack) -> None:
+        """Let slaves find this sync master, and have the end of its log, before it takes messages.
+
+        It is read meanwhile, up to what was visible before.
+        """
+        parts: list[Part] = [*self._servers, self._rpc, self.registration]
+        for part in parts:
+            early.push_async_callback(part.stop)
+            self._early_parts.append(part)
+            await part.start()
+        await self.replication.wait_for_slaves()
+
+    async def _open(self) -> None:
+        """Open the store, and let slaves connect."""
         server = self._settings.of(ServerConfig)
-        if not server.listen_port:
-            # While the store is opened, another broker that looks for a port must not take this one.
-            reservation.enter_context(
-                reserved_ports(server.bind_address, self.port, self.port + FAST_LANE)
-            )
-        self.store = await self._open_store_off_loop()
-        self._opened.push_async_callback(off_loop, self.store.close)
+        with ExitStack() as reservation:
+            if not server.listen_port:
+                # While the store is opened, another broker that looks for a port must not take
+                # these.
+                reservation.enter_context(
+                    reserved_ports(
+                        server.bind_address,
+                        self.port,
+                        self.port + FAST_LANE,
+                        self._replication_port,
+                    )
+                )
+            self.store = await self._open_store_off_loop()
+            self._opened.push_async_callback(off_loop, self.store.close)
+        self.replication = Replication(
+            config=self._replication_config,
+            store=self.store,
+            bind_address=server.bind_address,
+            port=self._replication_port,
+            clock=self._clock,
+        )
+        self._opened.push_async_callback(self.replication.stop)
+        self.replication.start()
+
+    async def _load_tables(self) -> None:
         queues = self.store.queues()
         await self.topics.load(partial(recovered_topics, queues, self.store.memory_topics))
         for table in (self.groups, self.offsets, self._delay_progress, self._lock_file):
@@ -256,56 +366,28 @@ class Broker:
             offsets=self.offsets,
             delays=self._delay_progress,
         )
+        if self.replication.is_slave:
+            return
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._apply_storage(name)
         self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
-        self._assemble(config)
+
+    async def _load_services(self) -> None:
+        """Load what only a master does: exactly-once writes, timers, transactions."""
         await self._exactly_once.load()
         has_timers = self._store_config().timers_enable
         await self._timers.open(is_on=has_timers)
         if has_timers:
             await self._pending.recover()
         await self._transactions.load()
-        self._is_loaded = True
-        # What is started here stops in reverse order, even if the start fails halfway.
-        closing = self._opened
-        closing.push_async_callback(self.offsets.save)
-        closing.push_async_callback(self._transactions.stop)
-        closing.push_async_callback(self._reads.all_done)
-        reservation.close()
-        for each in self._servers:
-            await each.start()
-            closing.push_async_callback(each.stop)
-        if self.prometheus is not None:
-            await self.prometheus.start()
-            closing.push_async_callback(self.prometheus.stop)
-        self._flush_timeouts.start()
-        closing.push_async_callback(self._flush_timeouts.stop)
-        # Sends that wait for the disk are answered before connections close.
-        closing.push_async_callback(self._confirmations.all_done)
+
+    def _start_deliveries(self) -> None:
+        """Start to deliver delayed messages and timers."""
         self._delay.start()
-        closing.push_async_callback(self._delay.stop)
-        if has_timers:
+        self._opened.push_async_callback(self._delay.stop)
+        if self._store_config().timers_enable:
             self._timers.start()
-        closing.push_async_callback(self._timers.stop)
-        for periodic in self._periodics:
-            periodic.start()
-            closing.push_async_callback(periodic.stop)
-        closing.callback(self._stop_accepting)
-        await self._rpc.start()
-        closing.push_async_callback(self._rpc.stop)
-        self._admission.is_open = True
-        self._exactly_once.deciding.start()
-        closing.push_async_callback(self._exactly_once.deciding.stop)
-        closing.push_async_callback(self.registration.stop)
-        await self.registration.start()
-        log.info(
-            "broker started name=%s cluster=%s address=%s store=%s",
-            config.broker_name,
-            config.cluster_name,
-            self.advertised,
-            self._settings.of(StoreConfig).root,
-        )
+        self._opened.push_async_callback(self._timers.stop)
 
     async def stop(self) -> None:
         """Unregister, finish requests in flight, and close the store."""
@@ -347,6 +429,8 @@ class Broker:
             retention=self._settings.of(RetentionConfig),
             clock=self._clock,
             store_host=(address_of(self.address), self.port),
+            # What readers may see is up to the master, or to the slaves.
+            held=self._replication_config().role is not BrokerRole.ASYNC_MASTER,
         )
         # What parts of the broker still need is known once each has read its state.
         store.protect_log_from(
@@ -374,7 +458,9 @@ class Broker:
         handlers: dict[int, Handler] = {}
         for family in (*self._families(), clients, reporting.requests()):
             handlers.update(family.by_code())
-        self._make_servers(config, handlers, clients)
+        # Until it is the master in full, a broker is only read.
+        self._handlers = handlers
+        self._make_servers(config, read_only_handlers(handlers, self.replication.why), clients)
         self._make_periodics(config, clients)
 
     def _make_storing(self, config: BrokerConfig) -> None:
@@ -391,13 +477,20 @@ class Broker:
             is_fenced=lambda: self.store.is_fenced,
             timeout_ms=store_config.flush_timeout_ms,
             clock=self._clock,
+            is_sync=store_config.flush_mode is FlushMode.SYNC,
+            slaves=self.replication.gate,
         )
         self._admission = Admission(
-            config=self._config, confirmations=self._confirmations, clock=self._clock
+            config=self._config,
+            confirmations=self._confirmations,
+            clock=self._clock,
+            by_role=self.replication.refusal,
         )
         self._confirmations.on_released = self.counters.put_waits.note_round
         self.store.on_flushed(self._confirmations.flushed)
-        self._storing = Storing(self.store, self._confirmations, flush_mode=store_config.flush_mode)
+        if self.replication.gate is not None:
+            self.replication.gate.on_change = self._confirmations.copies_changed
+        self._storing = Storing(self.store, self._confirmations)
         self._delay = DelayDelivery(
             store=self.store,
             progress=self._delay_progress,
@@ -415,7 +508,6 @@ class Broker:
             topics=self.topics,
             members=self.members,
             offsets=self.offsets,
-            flush_mode=store_config.flush_mode,
             on_committed=self._count_delivered,
             own_folder=store_config.root.expanduser() / OWN_FOLDER,
             modes=store_config.modes,
@@ -481,6 +573,7 @@ class Broker:
             topics=lambda: (self.topics.topics, self.topics.data_version),
             permission=lambda: self._config().permission,
             filter_servers=lambda: self.filter_servers.addresses,
+            on_registered=self._registered,
             interval_ms=config.register_interval_ms,
             timeout_ms=config.register_timeout_ms,
             clock=self._clock,
@@ -490,6 +583,8 @@ class Broker:
         )
         self.topics.listen(self._topics_changed)
         self._settings.on_change(self._options_changed)
+        if self.replication.is_slave:
+            self.replication.following = self._make_following()
         self._exactly_once = ExactlyOnce(
             broker_name=self._name,
             name_servers=self._name_servers,
@@ -501,6 +596,27 @@ class Broker:
             batch_write_hours=lambda: self._config().batch_write_hours,
             clock=self._clock,
         )
+
+    def _make_following(self) -> Following:
+        store_config = self._store_config()
+        return Following(
+            store=self.store,
+            rpc=self._rpc,
+            identity=self._identity,
+            is_flushed=store_config.flush_mode is FlushMode.SYNC,
+            log_file_bytes=store_config.log_file_bytes,
+            register=self.registration.register_all,
+            copy_tables=self._copy_tables,
+            config=self._replication_config(),
+            clock=self._clock,
+        )
+
+    async def _copy_tables(self, master: str) -> None:
+        """Copy the master's tables."""
+
+    def _registered(self, reply: RegisterBrokerReply) -> None:
+        if self.replication.following is not None:
+            self.replication.following.found(reply)
 
     def _reporting(self) -> Reporting:
         """Make the parts that report on the broker."""
@@ -529,6 +645,7 @@ class Broker:
             delay_offsets=lambda: self._delay.offsets,
             transactions=self._transactions.halves.figures,
             timers_behind=lambda: self._timers.behind,
+            replication=self.replication.state,
             clock=self._clock,
         )
 
@@ -635,6 +752,11 @@ class Broker:
                 puts_per_second=self.samples.puts_per_second,
             ),
             GroupRequests(groups=self.groups, offsets=self.offsets),
+            ReplicationRequests(
+                delays=self._delay_progress,
+                delay_offsets=lambda: self._delay.offsets,
+                timers=self._timers,
+            ),
             FilterServerRequests(config=self._config, filter_servers=self.filter_servers),
             RelayRequests(
                 broker_name=self._name,
@@ -644,6 +766,14 @@ class Broker:
                 members=self.members,
             ),
             MaintenanceRequests(store=self.store, topics=self.topics),
+            FollowRequests(
+                broker_name=self._name,
+                is_master=not self.replication.is_slave,
+                store=self.store,
+                copies=self.replication.copies,
+                log_file_bytes=self._store_config().log_file_bytes,
+                clock=self._clock,
+            ),
             BrokerOptionRequests(
                 self._settings,
                 file=self._options_file,
@@ -658,7 +788,6 @@ class Broker:
         make_processor = partial(
             HotPath,
             store=self.store,
-            flush_mode=self._settings.of(StoreConfig).flush_mode,
             confirmations=self._confirmations,
             pulls=self._pulls,
             replies=SendReplies(region=config.region, trace_on=config.trace_on),
@@ -693,10 +822,17 @@ class Broker:
             Periodic("topics", config.offsets_flush_interval_ms, self.topics.save, self._clock),
             Periodic("groups", config.offsets_flush_interval_ms, self.groups.save, self._clock),
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, self._clock),
-            *self._exactly_once.upkeep,
-            self._transactions.saving,
-            self._transactions.checking,
         ]
+        if not self.replication.is_slave:
+            self._periodics += [
+                *self._exactly_once.upkeep,
+                self._transactions.saving,
+                self._transactions.checking,
+            ]
+        if self.replication.gate is not None:
+            self._periodics.append(
+                Periodic("slaves", _EXPIRY_INTERVAL_MS, self.replication.gate.check, self._clock)
+            )
 
     # --- callbacks ----------------------------------------------------------------------------
 
@@ -713,7 +849,7 @@ class Broker:
             broker_name=config.broker_name,
             broker_address=self.advertised,
             cluster_name=config.cluster_name,
-            ha_address=format_address((replication, self.port + REPLICATION)),
+            ha_address=format_address((replication, self._replication_port)),
             broker_id=Long(config.broker_id),
             enable_acting_master=False,
         )
@@ -730,7 +866,7 @@ class Broker:
 
     def _topics_changed(self, names: frozenset[str]) -> None:
         self._plain_topics.forget(names)
-        for name in names:
+        for name in names if not self.replication.is_slave else ():
             self._apply_storage(name)
         changed = [topic for name in names if (topic := self.topics.get(name)) is not None]
         if changed and self._admission.is_open:

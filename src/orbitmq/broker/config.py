@@ -46,7 +46,7 @@ class BrokerConfig:
         low=0,
         high=2**31 - 1,
         java="brokerId",
-        doc="0 for a master. Others are slaves, which are not supported: the broker does not start.",
+        doc="0 for a master; each slave of it has another one.",
     )
     advertised_address: str = option(
         "",

@@ -175,8 +175,8 @@ def _load(path: Path, shape: type[T], modes: FileModes) -> tuple[T, _Tree, bool]
         try:
             whole = _read(candidate)
             content, is_as_written = _without_checksum(whole)
-            document = java_json.decode(content, shape)
-            seen = java_json.decode(content, dict)
+            document = java_json.decode(content, shape, tolerated_bytes_max=_FILE_BYTES_MAX)
+            seen = java_json.decode(content, dict, tolerated_bytes_max=_FILE_BYTES_MAX)
             # An editor may have moved it.
             is_as_written &= seen.pop("checksum", None) is None
             unknown = _unknown_members(seen, msgspec.to_builtins(document, str_keys=True))

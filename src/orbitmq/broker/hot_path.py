@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.broker.durability import IN_MEMORY
 from orbitmq.broker.send_replies import PlainSendReply
 from orbitmq.errors import OrbitError, ProtocolError
 from orbitmq.model.queues import PhysicalOffset
@@ -25,8 +26,6 @@ from orbitmq.protocol.plain_sends import PlainSend
 from orbitmq.protocol.pull_frames import read_pull
 from orbitmq.record.hosts import encode_host
 from orbitmq.record.properties import encode_properties
-from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import StoreDurability
 from orbitmq.transport.addresses import parse_address
 from orbitmq.transport.request_loop import FRAMES_PER_TURN
 from orbitmq.transport.turns import LARGE_FRAME_BYTES, TURN_MS, SlowTurnNeeded
@@ -56,7 +55,6 @@ class HotPath:
         requests: RequestLoop,
         *,
         store: MessageStore,
-        flush_mode: FlushMode,
         confirmations: Confirmations,
         pulls: Pulls,
         replies: SendReplies,
@@ -70,7 +68,6 @@ class HotPath:
         self._store = store
         self._appender = store.appender
         self._append = store.appender.append
-        self._is_sync = flush_mode is FlushMode.SYNC
         self._confirmations = confirmations
         self._pulls = pulls
         self._encode_reply = replies.encode
@@ -250,12 +247,12 @@ class HotPath:
     def _reply(
         self, connection: Connection, reply: PlainSendReply, end: int, *, waits: bool
     ) -> bytes:
-        """Encode the reply to an append that ends at `end`; empty if it waits for the disk."""
-        if waits and self._is_sync:
+        """Encode the reply to an append that ends at `end`; empty if it waits until that is safe."""
+        if waits and self._confirmations.waits:
             return self._confirmations.reply_later(
                 PhysicalOffset(end), connection, self._encode_reply, reply
             )
-        return self._encode_reply(StoreDurability.MEMORY, reply)
+        return self._encode_reply(IN_MEMORY, reply)
 
     def _publish_soon(self) -> None:
         if not self._publish_is_due:
@@ -265,10 +262,7 @@ class HotPath:
     def _publish(self) -> None:
         """Flush or publish what all chunks of this turn of the loop appended."""
         self._publish_is_due = False
-        if self._is_sync:
-            self._store.request_flush()
-        else:
-            self._store.publish()
+        self._store.settle()
 
 
 @lru_cache(maxsize=65_536)

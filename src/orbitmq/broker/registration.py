@@ -24,6 +24,7 @@ from orbitmq.lifecycle import OwnedTasks, Periodic
 from orbitmq.model.topics import Permission, TopicConfig
 from orbitmq.protocol.requests.registration import (
     RegisterBroker,
+    RegisterBrokerReply,
     UnregisterBroker,
     encode_register_body,
 )
@@ -57,6 +58,7 @@ class Registration:
         topics: Callable[[], tuple[Mapping[str, TopicConfig], DataVersion]],
         permission: Callable[[], int],
         filter_servers: Callable[[], list[str]],
+        on_registered: Callable[[RegisterBrokerReply], None],
         interval_ms: int,
         timeout_ms: int,
         clock: Clock,
@@ -67,6 +69,7 @@ class Registration:
         self._topics = topics
         self._permission = permission
         self._filter_servers = filter_servers
+        self._on_registered = on_registered
         self._timeout_ms = timeout_ms
         self._clock = clock
         self._periodics = [
@@ -221,7 +224,7 @@ class Registration:
 
     async def _register(self, address: str, header: RegisterBroker, body: bytes) -> None:
         try:
-            await self._rpc.call(address, header, body, timeout_ms=self._timeout_ms)
+            reply = await self._rpc.call(address, header, body, timeout_ms=self._timeout_ms)
         except OrbitError as error:
             # Logged once, not at every attempt.
             if address not in self._missed:
@@ -229,6 +232,7 @@ class Registration:
             self._missed.add(address)
             self._registered.discard(address)
             return
+        self._on_registered(RegisterBrokerReply.decode(reply.fields))
         self._missed.discard(address)
         if address not in self._registered:
             self._registered.add(address)

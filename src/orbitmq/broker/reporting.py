@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.statistics.samples import Samples
     from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
     from orbitmq.clock import Clock
+    from orbitmq.protocol.requests.statistics import Replication
     from orbitmq.settings import Settings
     from orbitmq.store.message_store import MessageStore
 
@@ -45,6 +46,7 @@ class Reporting:
     # Timers that are not in the wheel yet, and milliseconds that delivery is late.
     timers_behind: Callable[[], tuple[int, int]]
     transactions: Callable[[], TransactionFigures]
+    replication: Callable[[], Replication]
     clock: Clock
 
     def requests(self) -> StatisticsRequests:
@@ -57,6 +59,7 @@ class Reporting:
             members=self.tables.members,
             progress=self.tables.progress,
             samples=self.samples,
+            replication=self.replication,
             runtime=Runtime(
                 config=self._config,
                 store_config=self.settings.of(StoreConfig),

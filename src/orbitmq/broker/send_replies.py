@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -13,14 +13,10 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command
 from orbitmq.protocol.frame import JSON, PREFIX, Encoding
 from orbitmq.protocol.languages import Language
-from orbitmq.store.log.draft import StoreDurability
 
-_SUCCESS: Final = int(ResponseCode.SUCCESS)
-_FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
-_DISK_TIMEOUT: Final = StoreDurability.DISK_TIMEOUT
-_DISK: Final = StoreDurability.DISK
-_ON_DISK: Final = b"DISK"
-_IN_MEMORY: Final = b"MEMORY"
+if TYPE_CHECKING:
+    from orbitmq.broker.durability import Durability
+
 # A frame with a binary header (header_binary.py), up to its fields: frame bytes, header mark, code,
 # language, version, opaque, flag, remark bytes, fields bytes.
 _BINARY_HEAD: Final = struct.Struct(">iIhBhiiii")
@@ -32,7 +28,6 @@ _MESSAGE_ID: Final = b"\x00\x05msgId"
 _QUEUE_ID: Final = b"\x00\x07queueId"
 _QUEUE_OFFSET: Final = b"\x00\x0bqueueOffset"
 _UNIQUE_ID: Final = b"\x00\x0dtransactionId"
-_DURABILITY: Final = b"\x00\x0adurability"
 
 
 class PlainSendReply(NamedTuple):
@@ -55,11 +50,6 @@ def _value(text: bytes) -> bytes:
     return _INT.pack(len(text)) + text
 
 
-def durability_text(durability: StoreDurability) -> str:
-    """The durability as a reply spells it."""
-    return (_ON_DISK if durability is _DISK else _IN_MEMORY).decode()
-
-
 class SendReplies:
     """Encodes the replies of one broker, which all hold its region."""
 
@@ -68,7 +58,7 @@ class SendReplies:
         # Perf: a template takes a tenth of the encoder's time for the same header.
         self._template = (
             b'{"code":%%d,"extFields":{"MSG_REGION":"%b","TRACE_ON":"%b","msgId":"%%b",'
-            b'"queueId":"%%d","queueOffset":"%%d","transactionId":"%%b","durability":"%%b"},"flag":1,'
+            b'"queueId":"%%d","queueOffset":"%%d","transactionId":"%%b",%%b},"flag":1,'
             b'"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
         ) % (_inside_template(region), _inside_template(trace), OUR_VERSION)
         self._batch_template = self._template.replace(b',"transactionId":"%b"', b"")
@@ -79,7 +69,7 @@ class SendReplies:
             + _value(trace.encode())
         )
 
-    def encode(self, durability: StoreDurability | None, reply: PlainSendReply) -> bytes:
+    def encode(self, durability: Durability | None, reply: PlainSendReply) -> bytes:
         """Encode a reply as a frame.
 
         Without a durability it reports that the message could not be put on disk.
@@ -93,9 +83,9 @@ class SendReplies:
                 flag=RESPONSE_FLAG,
                 encoding=encoding,
             ).encode()
-        code = _FLUSH_TIMEOUT if durability is _DISK_TIMEOUT else _SUCCESS
-        reached = _ON_DISK if durability is _DISK else _IN_MEMORY
+        code = int(durability.code)
         if encoding is JSON:
+            reached = durability.json_fields
             if unique_id:
                 values = (code, message_id, queue_id, queue_offset, unique_id, reached, opaque)
                 header = self._template % values
@@ -115,7 +105,7 @@ class SendReplies:
         )
         if unique_id:
             fields += _UNIQUE_ID + _value(unique_id)
-        fields += _DURABILITY + _value(reached)
+        fields += durability.binary_fields
         header_bytes = _BINARY_HEAD.size - PREFIX.size + len(fields)
         head = _BINARY_HEAD.pack(
             4 + header_bytes,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, some_options
-from orbitmq.cli.output import AsJson, show_each
+from orbitmq.cli.output import AsJson, show_each, show_rows
 from orbitmq.cli.servers.logs import LogLevel
 from orbitmq.cli.servers.serving import (
     Host,
@@ -32,6 +32,8 @@ def add_to(app: typer.Typer) -> None:
     group.callback()(run_name_server)
     group.command("config")(config)
     group.command("set")(set_options)
+    group.command("epochs")(epochs)
+    group.command("forget-epoch")(forget_epoch)
 
 
 def run_name_server(
@@ -86,3 +88,36 @@ def set_options(
     confirm(f"set {listed} on the name servers?", yes=yes)
     administer(namesrv, lambda admin: admin.name_servers.set_options(wanted))
     typer.echo(f"the name servers run with {listed}")
+
+
+def epochs(*, namesrv: NameServers = None, as_json: AsJson = False) -> None:
+    """List the epochs above 0 that the name servers know, one for each broker group."""
+    found = administer(namesrv, lambda admin: admin.name_servers.epochs())
+    show_rows(
+        [
+            {"name_server": address, "cluster": cluster, "broker": name, "epoch": epoch}
+            for address, by_cluster in found.items()
+            for cluster, by_name in by_cluster.items()
+            for name, epoch in by_name.items()
+        ],
+        as_json=as_json,
+        empty="no broker group has an epoch above 0",
+    )
+
+
+def forget_epoch(
+    broker: Annotated[str, typer.Argument(metavar="BROKER")],
+    *,
+    yes: Yes = False,
+    namesrv: NameServers = None,
+) -> None:
+    """Forget the epoch of a broker group whose promoted master is lost for good."""
+    confirm(
+        f"forget the epoch of {broker}? A master that was replaced can then register again, without "
+        "what was sent after the promotion",
+        yes=yes,
+    )
+    epoch = administer(namesrv, lambda admin: admin.name_servers.forget_epoch(broker))
+    typer.echo(
+        f"epoch {epoch} of {broker} is forgotten; a master with it that is alive brings it back"
+    )

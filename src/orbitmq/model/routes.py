@@ -86,3 +86,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     missing_brokers: list[MissingBroker] | None = msgspec.field(
         default=None, name="missingBrokerDatas"
     )
+    # The largest epoch of each group above 0, by cluster and broker name. Compat: as above.
+    epochs: dict[str, dict[str, JavaLong]] | None = msgspec.field(
+        default=None, name="brokerEpochTable"
+    )

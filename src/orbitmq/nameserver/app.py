@@ -6,14 +6,18 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.clock import SystemClock
+from orbitmq.errors import EpochRefusedError, OrbitError
 from orbitmq.lifecycle import Periodic
 from orbitmq.nameserver.broker_registry import BrokerRegistry
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.handlers import Handlers
 from orbitmq.nameserver.key_values import KeyValueStore
 from orbitmq.nameserver.liveness import Liveness
+from orbitmq.nameserver.master_epochs import FILE_NAME as EPOCHS_FILE_NAME
+from orbitmq.nameserver.master_epochs import MasterEpochs
 from orbitmq.nameserver.missing_brokers import MissingBrokers
 from orbitmq.nameserver.route_view import RouteView
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.settings import ServerRole, Settings
 from orbitmq.transport.addresses import format_address
 from orbitmq.transport.config import ServerConfig, TlsServerConfig
@@ -56,6 +60,7 @@ class NameServer:
     ) -> None:
         clock = clock or SystemClock()
         config = settings.of(NameServerConfig)
+        self._epochs = MasterEpochs(_epochs_path(config), groups_max=config.epochs_max)
         registry = BrokerRegistry(
             brokers_max=config.brokers_max,
             topics_max=config.topics_max,
@@ -66,8 +71,10 @@ class NameServer:
                 missing_ms_max=config.missing_broker_hours_max * 3_600_000,
                 clock=clock,
             ),
+            epoch_of=self._epochs.of,
         )
-        self.routes = RouteView(registry)
+        self._epochs.on_change = registry.note_change
+        self.routes = RouteView(registry, epochs=self._epochs.all)
         self.key_values = KeyValueStore(
             config.key_values_path.expanduser(),
             keys_max=config.key_values_max,
@@ -86,10 +93,12 @@ class NameServer:
             registry=registry,
             routes=self.routes,
             key_values=self.key_values,
+            epochs=self._epochs,
             clock=clock,
         )
         self.server = RpcServer(
             handlers.by_code(),
+            code_of=_code_of,
             config=settings.of(ServerConfig),
             tls=settings.of(TlsServerConfig),
             clock=clock,
@@ -103,8 +112,9 @@ class NameServer:
         return self.server.port
 
     async def start(self) -> None:
-        """Load the key values, then serve."""
+        """Load the key values and epochs, then serve."""
         await self.key_values.load()
+        await self._epochs.load()
         await self.server.start()
         self._liveness.start()
         self._key_value_listing.start()
@@ -117,3 +127,16 @@ class NameServer:
         await self._liveness.stop()
         await self.server.stop()
         log.info("name server stopped")
+
+
+def _code_of(error: OrbitError) -> int:
+    """The failure code that reports an error; all but one are SYSTEM_ERROR, as in RocketMQ."""
+    # A replaced master must not take it for a passing problem of the name server.
+    if isinstance(error, EpochRefusedError):
+        return ResponseCode.ILLEGAL_OPERATION
+    return ResponseCode.SYSTEM_ERROR
+
+
+def _epochs_path(config: NameServerConfig) -> Path:
+    path = config.epochs_path or config.key_values_path.with_name(EPOCHS_FILE_NAME)
+    return path.expanduser()

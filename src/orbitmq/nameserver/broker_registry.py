@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from orbitmq.errors import RegistrationRefusedError
+from orbitmq.errors import EpochRefusedError, RegistrationRefusedError
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, QueueRoute
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
@@ -106,8 +106,11 @@ class BrokerRegistry:
         topics_max: int = 1_000_000,
         routes_max: int = 5_000_000,
         missing: MissingBrokers | None = None,
+        epoch_of: Callable[[str, str], int] = lambda _cluster, _broker_name: 0,
     ) -> None:
         self._brokers_max = brokers_max
+        # The largest epoch that a master of a group registered, by cluster and broker name.
+        self._epoch_of = epoch_of
         self._live: dict[BrokerKey, LiveBroker] = {}
         self.topics = TopicQueues(topics_max=topics_max, routes_max=routes_max)
         self.groups: dict[str, BrokerGroup] = {}
@@ -129,30 +132,18 @@ class BrokerRegistry:
     ) -> MasterAddresses:
         """Apply a broker's report; raises RegistrationRefusedError if it is not acceptable."""
         known = self._live.get(report.key)
-        if known is None and len(self._live) >= self._brokers_max:
-            raise RegistrationRefusedError(
-                f"{self._brokers_max} brokers are registered, the limit; {report.key} is refused",
-                hint="raise brokersMax",
-            )
         if known is not None and known.broker_name != report.broker_name:
             # The same process under a new name: nothing else would ever remove the old one.
             self.unregister(known.key, known.broker_name)
             known = None
+        self._check_epoch(report)
         group = self.groups.get(report.broker_name)
         is_first = group is None or report.broker_id not in group.addresses
-        if group is not None and self._is_outdated(report, group):
+        if self._is_outdated(report):
             self.unregister(report.key, report.broker_name)
             return MasterAddresses()
-        topics = self._changed_topics(report, known, is_first=is_first)
-        if topics is not None and is_first and len(topics) == 1:
-            # Compat: a broker that created a topic reports only that one. Accepted before its full
-            # report, it would mean that the broker has no other topics.
-            raise RegistrationRefusedError(
-                f"{report.key} reported a single topic before its first full report",
-                hint="the broker reports all its topics within 30 seconds",
-            )
-        self._check_names(report, topics or {})
-        self.topics.check_room(report.broker_name, topics or (), report.queue_mappings)
+        topics = self._checked_topics(report, known, is_first=is_first)
+        self._take_over(report)
         group = self._update_group(report)
         is_same_version = known is not None and known.data_version == report.data_version
         defines_topics = self._defines_topics(report, group)
@@ -195,6 +186,19 @@ class BrokerRegistry:
         if report.filter_servers is not None:
             self._update_filter_servers(report.key, report.filter_servers)
         return self._master_of(report, group)
+
+    def check(self, report: Report) -> None:
+        """Raise RegistrationRefusedError if a report is not acceptable; applies nothing of it."""
+        self._check_epoch(report)
+        group = self.groups.get(report.broker_name)
+        is_first = group is None or report.broker_id not in group.addresses
+        self._checked_topics(report, self._live.get(report.key), is_first=is_first)
+
+    def largest_epoch(self, key: BrokerKey, broker_name: str) -> int:
+        """The largest epoch of a group: of all masters so far, and of another one that is alive."""
+        other = self._other_under(MASTER_ID, key, broker_name)
+        alive = other.data_version.state_version if other is not None else 0
+        return max(self._epoch_of(key.cluster, broker_name), alive)
 
     def unregister(self, key: BrokerKey, broker_name: str, *, remember: bool = False) -> None:
         """Remove and forget a broker, and the topics that no other broker of its group holds.
@@ -241,6 +245,10 @@ class BrokerRegistry:
         self.changes += 1
         if live is not None:
             log.info("broker removed name=%s address=%s", broker_name, key.address)
+
+    def note_change(self) -> None:
+        """Note that something changed that clients may see beside these tables."""
+        self.changes += 1
 
     def touch(self, key: BrokerKey, *, now_ms: float) -> None:
         """Record that a broker is alive."""
@@ -307,12 +315,37 @@ class BrokerRegistry:
 
     # --- internals ----------------------------------------------------------------------------
 
-    def _is_outdated(self, report: Report, group: BrokerGroup) -> bool:
+    def _other_under(self, broker_id: int, key: BrokerKey, broker_name: str) -> LiveBroker | None:
+        """The live broker that has the id at another address, if any."""
+        group = self.groups.get(broker_name)
+        address = group.addresses.get(broker_id) if group is not None else None
+        if address is None or address == key.address:
+            return None
+        return self._live.get(BrokerKey(key.cluster, address))
+
+    def _check_epoch(self, report: Report) -> None:
+        """Refuse a master with a smaller epoch, and remove what is left of it."""
+        if report.broker_id != MASTER_ID:
+            return
+        epoch = report.data_version.state_version
+        largest = self.largest_epoch(report.key, report.broker_name)
+        if epoch >= largest:
+            return
+        live = self._live.get(report.key)
+        if live is not None:
+            self.lose(live)
+        other = self._other_under(MASTER_ID, report.key, report.broker_name)
+        master = f"its master is {other.key.address}" if other is not None else "it has no master"
+        raise EpochRefusedError(
+            f"master {report.key.address} has epoch {epoch}, but broker group "
+            f"{report.broker_name!r} of {report.key.cluster!r} is at epoch {largest}; now {master}",
+            hint="a slave was promoted meanwhile: start this broker as a slave; if no broker of "
+            f"the larger epoch is left: orbitmq namesrv forget-epoch {report.broker_name}",
+        )
+
+    def _is_outdated(self, report: Report) -> bool:
         """Whether another broker with the same id reported a newer state."""
-        other_address = group.addresses.get(report.broker_id)
-        if other_address is None or other_address == report.key.address:
-            return False
-        other = self._live.get(BrokerKey(report.key.cluster, other_address))
+        other = self._other_under(report.broker_id, report.key, report.broker_name)
         if other is None:
             return False
         if other.data_version.state_version <= report.data_version.state_version:
@@ -322,9 +355,52 @@ class BrokerRegistry:
             report.broker_name,
             report.broker_id,
             report.key.address,
-            other_address,
+            other.key.address,
         )
         return True
+
+    def _take_over(self, report: Report) -> None:
+        """Log that a broker takes the id of another one that is alive."""
+        other = self._other_under(report.broker_id, report.key, report.broker_name)
+        if other is None:
+            return
+        before, epoch = other.data_version.state_version, report.data_version.state_version
+        log.warning(
+            "broker replaces another one that is alive name=%s id=%d address=%s epoch=%d "
+            "replaced=%s its epoch=%d",
+            report.broker_name,
+            report.broker_id,
+            report.key.address,
+            epoch,
+            other.key.address,
+            before,
+        )
+        if report.broker_id == MASTER_ID and epoch > before:
+            # It counts as unknown, so that it registers even if its topics have not changed, and
+            # learns that it was replaced.
+            del self._live[other.key]
+            self.filter_servers.pop(other.key, None)
+
+    def _checked_topics(
+        self, report: Report, known: LiveBroker | None, *, is_first: bool
+    ) -> Mapping[str, TopicConfig] | None:
+        """Read the topics of a report, None if they are already known; refuses what is too much."""
+        if known is None and len(self._live) >= self._brokers_max:
+            raise RegistrationRefusedError(
+                f"{self._brokers_max} brokers are registered, the limit; {report.key} is refused",
+                hint="raise brokersMax",
+            )
+        topics = self._changed_topics(report, known, is_first=is_first)
+        if topics is not None and is_first and len(topics) == 1:
+            # Compat: a broker that created a topic reports only that one. Accepted before its full
+            # report, it would mean that the broker has no other topics.
+            raise RegistrationRefusedError(
+                f"{report.key} reported a single topic before its first full report",
+                hint="the broker reports all its topics within 30 seconds",
+            )
+        self._check_names(report, topics or {})
+        self.topics.check_room(report.broker_name, topics or (), report.queue_mappings)
+        return topics
 
     def _changed_topics(
         self, report: Report, known: LiveBroker | None, *, is_first: bool

@@ -23,6 +23,12 @@ class NameServerConfig:
         java="kvConfigPath",
         doc="File that stores the key-value configuration.",
     )
+    epochs_path: Path | None = option(
+        None,
+        java="epochsPath",
+        doc="File that stores the largest epoch of each broker group; by default epochs.json beside "
+        "kvConfigPath.",
+    )
     config_path: Path = option(
         Path("~/namesrv/namesrv.properties"),
         java="configStorePath",
@@ -123,6 +129,14 @@ class NameServerConfig:
         java="routesMax",
         doc="Limit on routes, one for each topic of each broker name, at about 100 bytes; a report "
         "that would exceed it is refused.",
+    )
+    epochs_max: int = option(
+        10_000,
+        low=1,
+        high=1_000_000,
+        java="epochsMax",
+        doc="Limit on broker groups whose epoch is stored; the first epoch of another one is "
+        "refused.",
     )
     missing_broker_hours_max: int = option(
         72,

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
+from orbitmq.errors import RegistrationRefusedError
 from orbitmq.java_json import Dialect
-from orbitmq.model.routes import TopicRoute
+from orbitmq.model.routes import MASTER_ID, TopicRoute
 from orbitmq.model.versions import V4_9_4, DataVersion
 from orbitmq.nameserver.broker_registry import BrokerKey, Report
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.nameserver.route_view import in_zone
 from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.key_values import (
     ORDER_TOPIC_NAMESPACE,
     DeleteKeyValue,
@@ -26,6 +28,8 @@ from orbitmq.protocol.requests.key_values import (
 )
 from orbitmq.protocol.requests.registration import (
     BrokerHeartbeat,
+    ForgetEpoch,
+    ForgetEpochReply,
     QueryDataVersion,
     QueryDataVersionReply,
     RegisterBroker,
@@ -53,6 +57,7 @@ from orbitmq.protocol.requests.routing import (
 )
 from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.option_requests import OptionRequests
+from orbitmq.transport.request_loop import starts_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +65,7 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.nameserver.broker_registry import BrokerRegistry
     from orbitmq.nameserver.key_values import KeyValueStore
+    from orbitmq.nameserver.master_epochs import MasterEpochs
     from orbitmq.nameserver.route_view import RouteView
     from orbitmq.protocol.command import Command
     from orbitmq.settings import Settings
@@ -74,7 +80,7 @@ _STANDARD: Final = Dialect.STANDARD
 _FASTJSON: Final = Dialect.FASTJSON
 # Options that live updates may never change, whatever the configured black list says.
 _ALWAYS_FORBIDDEN: Final = frozenset(
-    {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
+    {"configBlackList", "configStorePath", "epochsPath", "kvConfigPath", "rocketmqHome"}
 )
 
 
@@ -89,6 +95,7 @@ class Handlers:
         registry: BrokerRegistry,
         routes: RouteView,
         key_values: KeyValueStore,
+        epochs: MasterEpochs,
         clock: Clock,
     ) -> None:
         self._settings = settings
@@ -101,6 +108,7 @@ class Handlers:
         self._registry = registry
         self._routes = routes
         self._key_values = key_values
+        self._epochs = epochs
         self._clock = clock
         self._started_ms = clock.now_ms()
 
@@ -128,6 +136,7 @@ class Handlers:
             RequestCode.GET_UNIT_TOPIC_LIST: self.list_unit_topics,
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self.list_unit_subscribed_topics,
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self.list_unit_subscribed_plain_topics,
+            RequestCode.FORGET_EPOCH: self.forget_epoch,
             RequestCode.UPDATE_NAMESRV_CONFIG: self._options.update,
             RequestCode.GET_NAMESRV_CONFIG: self._options.show,
         }
@@ -174,7 +183,8 @@ class Handlers:
 
     # --- brokers ------------------------------------------------------------------------------
 
-    def register_broker(self, connection: Connection, request: Command) -> Command:
+    @starts_at_once
+    async def register_broker(self, connection: Connection, request: Command) -> Command:
         """Apply a broker's report about itself and its topics."""
         asked = RegisterBroker.decode(request.fields)
         if asked.body_crc and zlib.crc32(request.body) & _CRC_MASK != asked.body_crc:
@@ -182,22 +192,24 @@ class Handlers:
         body = decode_register_body(
             request.body, compressed=asked.compressed, version=request.version
         )
+        report = Report(
+            key=BrokerKey(asked.cluster_name, asked.broker_address),
+            broker_name=asked.broker_name,
+            broker_id=asked.broker_id,
+            ha_address=asked.ha_address,
+            data_version=body.topic_table.data_version,
+            read_topics=body.read_topics,
+            connection=connection,
+            zone=request.fields.get(ZONE_NAME),
+            silence_ms_max=asked.heartbeat_timeout_ms,
+            enable_acting_master=asked.enable_acting_master,
+            filter_servers=body.filter_servers,
+            queue_mappings=body.topic_table.queue_mappings,
+        )
+        await self._keep_epoch(report, connection)
         config = self._config
         master = self._registry.register(
-            Report(
-                key=BrokerKey(asked.cluster_name, asked.broker_address),
-                broker_name=asked.broker_name,
-                broker_id=asked.broker_id,
-                ha_address=asked.ha_address,
-                data_version=body.topic_table.data_version,
-                read_topics=body.read_topics,
-                connection=connection,
-                zone=request.fields.get(ZONE_NAME),
-                silence_ms_max=asked.heartbeat_timeout_ms,
-                enable_acting_master=asked.enable_acting_master,
-                filter_servers=body.filter_servers,
-                queue_mappings=body.topic_table.queue_mappings,
-            ),
+            report,
             now_ms=self._clock.monotonic_ms(),
             silence_ms_max=config.broker_silence_ms_max,
             delete_missing_topics=config.delete_missing_topics,
@@ -208,6 +220,24 @@ class Handlers:
         return request.reply(
             RegisterBrokerReply(ha_address=master.ha_address, master_address=master.address),
             body=java_json.encode(KeyValueTable(table=order)) if order is not None else b"",
+        )
+
+    async def _keep_epoch(self, report: Report, connection: Connection) -> None:
+        """Have a master's new epoch on disk before anybody sees the master."""
+        cluster, epoch = report.key.cluster, report.data_version.state_version
+        if report.broker_id != MASTER_ID or epoch <= self._epochs.of(cluster, report.broker_name):
+            return
+        self._registry.check(report)
+        await self._epochs.raise_to(cluster, report.broker_name, epoch)
+        if connection.closed:
+            # What a closed connection reported would be removed only after two minutes.
+            raise RegistrationRefusedError(f"the connection of {report.key} closed meanwhile")
+        log.info(
+            "epoch of a master name=%s cluster=%s address=%s epoch=%d",
+            report.broker_name,
+            cluster,
+            report.key.address,
+            epoch,
         )
 
     def unregister_broker(self, _: Connection, request: Command) -> Command:
@@ -228,11 +258,30 @@ class Handlers:
         )
         return request.reply()
 
+    async def forget_epoch(self, connection: Connection, request: Command) -> Command:
+        """Forget the epoch of a broker group, so that a master of any epoch is accepted."""
+        asked = ForgetEpoch.decode(request.fields)
+        epoch = await self._epochs.forget(asked.cluster_name, asked.broker_name)
+        if epoch:
+            log.warning(
+                "epoch forgotten broker=%s cluster=%s epoch=%d peer=%s",
+                asked.broker_name,
+                asked.cluster_name,
+                epoch,
+                connection.address,
+            )
+        return request.reply(ForgetEpochReply(epoch=Long(epoch)))
+
     def query_data_version(self, _: Connection, request: Command) -> Command:
         """Tell a broker whether its version is new to us, and record that it is alive."""
         asked = QueryDataVersion.decode(request.fields)
         key = BrokerKey(asked.cluster_name, asked.broker_address)
         theirs = java_json.decode(request.body, DataVersion)
+        if asked.broker_id == MASTER_ID and theirs.state_version < self._registry.largest_epoch(
+            key, asked.broker_name or ""
+        ):
+            # Its registration, which comes next, is refused with the reason.
+            return request.reply(QueryDataVersionReply(changed=True))
         self._registry.touch(key, now_ms=self._clock.monotonic_ms())
         ours = self._registry.version_of(key)
         return request.reply(
@@ -244,7 +293,9 @@ class Handlers:
         """Show every broker."""
         asked = GetClusterView.decode(request.fields)
         return request.reply(
-            body=self._routes.cluster_view_body(with_missing=bool(asked.with_missing_brokers))
+            body=self._routes.cluster_view_body(
+                with_missing=bool(asked.with_missing_brokers), with_epochs=bool(asked.with_epochs)
+            )
         )
 
     def get_broker_group(self, _: Connection, request: Command) -> Command:

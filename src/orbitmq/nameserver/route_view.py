@@ -16,6 +16,7 @@ from orbitmq.java_json import Dialect
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, QueueRoute, TopicRoute
 from orbitmq.model.topics import Permission, UnitFlag
 from orbitmq.nameserver.broker_registry import BrokerKey, BrokerRegistry
+from orbitmq.nameserver.master_epochs import Epochs
 
 # Answers kept in memory; beyond this all are dropped.
 CACHED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -29,9 +30,14 @@ class RouteView:
     """Answers clients' queries; caches frequent answers until the registry changes."""
 
     def __init__(
-        self, registry: BrokerRegistry, *, cached_bytes_max: int = CACHED_BYTES_MAX
+        self,
+        registry: BrokerRegistry,
+        *,
+        epochs: Callable[[], Epochs] = dict,
+        cached_bytes_max: int = CACHED_BYTES_MAX,
     ) -> None:
         self._registry = registry
+        self._epochs = epochs
         self._cached_bytes_max = cached_bytes_max
         # Perf: queries are far more frequent than changes of the registry, and a request must not
         # cost a walk over all of it.
@@ -120,18 +126,21 @@ class RouteView:
 
     # --- brokers ------------------------------------------------------------------------------
 
-    def cluster_view(self, *, with_missing: bool = False) -> ClusterView:
-        """Every broker group, by cluster, if wanted with the missing brokers."""
+    def cluster_view(self, *, with_missing: bool = False, with_epochs: bool = False) -> ClusterView:
+        """Every broker group, by cluster, if wanted with the missing brokers and the epochs."""
         return ClusterView(
             brokers=dict(self._registry.groups),
             clusters={cluster: sorted(names) for cluster, names in self._registry.clusters.items()},
             missing_brokers=self._registry.missing.all() if with_missing else None,
+            epochs=self._epochs() if with_epochs else None,
         )
 
-    def cluster_view_body(self, *, with_missing: bool = False) -> bytes:
+    def cluster_view_body(self, *, with_missing: bool = False, with_epochs: bool = False) -> bytes:
         """Every broker group, by cluster, as JSON."""
-        key = "clusters with missing brokers" if with_missing else "clusters"
-        return self._cached_body(key, lambda: self.cluster_view(with_missing=with_missing))
+        return self._cached_body(
+            ("clusters", with_missing, with_epochs),
+            lambda: self.cluster_view(with_missing=with_missing, with_epochs=with_epochs),
+        )
 
     def addresses_of(self, broker_name: str) -> dict[int, str]:
         """The addresses of one broker group, by broker id."""
@@ -200,7 +209,7 @@ class RouteView:
 
     # --- internals ----------------------------------------------------------------------------
 
-    def _cached_body(self, key: str, show: Callable[[], object]) -> bytes:
+    def _cached_body(self, key: Hashable, show: Callable[[], object]) -> bytes:
         body = self._current_bodies().get(key)
         if body is None:
             body = java_json.encode(show())

@@ -84,7 +84,7 @@ class RequestCode(IntEnum):
     LOCK_BATCH_MQ = 41, Role.BROKER, Role.BROKER, "lock queues for ordered consumption"
     UNLOCK_BATCH_MQ = 42, Role.BROKER, Role.BROKER, "unlock queues"
     GET_ALL_CONSUMER_OFFSET = 43, Role.BROKER, Role.BROKER, "every committed offset, for slaves"
-    GET_ALL_DELAY_OFFSET = 45, Role.BROKER, NOBODY, "progress of the delay queues, for slaves"
+    GET_ALL_DELAY_OFFSET = 45, Role.BROKER, Role.BROKER, "progress of the delay queues, for slaves"
     CHECK_CLIENT_CONFIG = 46, Role.BROKER, Role.BROKER, "check a filter expression"
     GET_CLIENT_CONFIG = 47, Role.BROKER, NOBODY, "unused"
     UPDATE_AND_CREATE_ACL_CONFIG = 50, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
@@ -92,8 +92,8 @@ class RequestCode(IntEnum):
     GET_BROKER_CLUSTER_ACL_INFO = 52, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     UPDATE_GLOBAL_WHITE_ADDRS_CONFIG = 53, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
     GET_BROKER_CLUSTER_ACL_CONFIG = 54, Role.BROKER, NOBODY, "access rules of RocketMQ 4"
-    GET_TIMER_CHECK_POINT = 60, Role.BROKER, NOBODY, "progress of the timer, for slaves"
-    GET_TIMER_METRICS = 61, Role.BROKER, NOBODY, "metrics of the timer, for slaves"
+    GET_TIMER_CHECK_POINT = 60, Role.BROKER, Role.BROKER, "progress of the timer, for slaves"
+    GET_TIMER_METRICS = 61, Role.BROKER, Role.BROKER, "metrics of the timer, for slaves"
     # to the name server
     PUT_KV_CONFIG = 100, Role.NAME_SERVER, Role.NAME_SERVER, "set one key of a namespace"
     GET_KV_CONFIG = 101, Role.NAME_SERVER, Role.NAME_SERVER, "read one key of a namespace"
@@ -264,7 +264,7 @@ class RequestCode(IntEnum):
     RECALL_MESSAGE = 370, Role.BROKER, Role.BROKER, "recall a delayed message"
     QUERY_ASSIGNMENT = 400, Role.BROKER, NOBODY, "queues assigned by the broker"
     SET_MESSAGE_REQUEST_MODE = 401, Role.BROKER, NOBODY, "pull or pop for a group"
-    GET_ALL_MESSAGE_REQUEST_MODE = 402, Role.BROKER, NOBODY, "pull or pop of every group"
+    GET_ALL_MESSAGE_REQUEST_MODE = 402, Role.BROKER, Role.BROKER, "pull or pop of every group"
     UPDATE_AND_CREATE_STATIC_TOPIC = 513, Role.BROKER, NOBODY, "static topics"
     # between brokers, and controllers
     GET_BROKER_MEMBER_GROUP = (
@@ -323,10 +323,19 @@ class RequestCode(IntEnum):
     # OrbitMQ's own: open transactions
     LIST_TRANSACTIONS = 21_101, Role.BROKER, Role.BROKER, "transactions that wait for their end"
     CHECK_TRANSACTIONS = 21_102, Role.BROKER, Role.BROKER, "ask producers about transactions now"
+    # OrbitMQ's own: slaves
+    FOLLOW_MASTER = 21_301, Role.BROKER, Role.BROKER, "what is visible at the master, for slaves"
     # OrbitMQ's own: messages that are not due yet
     LIST_PENDING = 21_201, Role.BROKER, Role.BROKER, "messages that are not due yet"
     COUNT_PENDING = 21_202, Role.BROKER, Role.BROKER, "how many messages are due when"
     DELIVER_PENDING = 21_203, Role.BROKER, Role.BROKER, "deliver a message before its due time"
+    # OrbitMQ's own: epochs of masters
+    FORGET_EPOCH = (
+        21_251,
+        Role.NAME_SERVER,
+        Role.NAME_SERVER,
+        "forget the epoch of a broker group",
+    )
     POP_MESSAGE = 200050, Role.BROKER, NOBODY, "pop messages, invisible to others for a while"
     ACK_MESSAGE = 200051, Role.BROKER, NOBODY, "acknowledge a popped message"
     PEEK_MESSAGE = 200052, Role.BROKER, NOBODY, "read messages without popping them"
@@ -347,10 +356,9 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151, Role.BROKER, NOBODY, "acknowledge popped messages"
 
 
-# Not answered yet, but planned: replication, access rules.
+# Not answered yet, but planned: access rules.
 PLANNED: Final = frozenset(
     {
-        RequestCode.GET_ALL_DELAY_OFFSET,
         RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,

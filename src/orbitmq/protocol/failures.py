@@ -6,6 +6,7 @@ from typing import Final
 
 from orbitmq.errors import (
     BusyError,
+    MasterReplacedError,
     NeedsOrbitError,
     NotSupportedError,
     RemoteError,
@@ -30,6 +31,7 @@ _ANSWER_ERROR: Final = (
     ReplyNotDeliveredError,
     "the requester has stopped, has lost its connection, or has waited long enough",
 )
+_REGISTER_ERROR: Final = (MasterReplacedError, "start this broker as a slave")
 _OWN_CODE_ERROR: Final = (NeedsOrbitError, "this needs an OrbitMQ broker")
 
 
@@ -47,6 +49,8 @@ def failure_of(asked: int, response: Command, address: str) -> RemoteError:
         kind, hint = _OWN_CODE_ERROR
     if code == ResponseCode.TOPIC_NOT_EXIST and asked == RequestCode.GET_ROUTEINFO_BY_TOPIC:
         kind, hint = _ROUTE_ERROR
+    if code == ResponseCode.ILLEGAL_OPERATION and asked == RequestCode.REGISTER_BROKER:
+        kind, hint = _REGISTER_ERROR
     if code == ResponseCode.SYSTEM_ERROR and asked in _ANSWERS:
         kind, hint = _ANSWER_ERROR
     return kind(code, response.remark, call=request_name(asked), address=address, hint=hint)

@@ -21,6 +21,7 @@ except ImportError:
     is_sound = scan.is_sound
     sound_records = scan.sound_records
     walk = scan.walk
+    whole_records = scan.whole_records
     without_bodies = bodiless.without_bodies
     is_compiled = False
 else:
@@ -29,6 +30,7 @@ else:
     is_sound = codec_cython.is_sound
     sound_records = codec_cython.sound_records
     walk = codec_cython.walk
+    whole_records = codec_cython.whole_records
     without_bodies = bodiless_cython.without_bodies
     is_compiled = True
 

@@ -100,6 +100,26 @@ def walk(  # noqa: PLR0913  # flags by name
     return result
 
 
+def whole_records(
+    buffer: Buffer, start: int, end: int, base_offset: int, *, check_body: bool
+) -> tuple[int, int, Found]:
+    """Find where the whole records of `buffer[start:end]` end, and what is there instead.
+
+    A record counts if it was written for its offset and, with `check_body`, its body matches its
+    checksum. The second value is where the last of them begins, -1 if there is none.
+    """
+    check_span(buffer, start, end, base_offset)
+    at, last = start, -1
+    while at < end:
+        fields = locate_at(
+            buffer, at, end, base_offset + at, check_body=check_body, check_texts=False
+        )
+        if isinstance(fields, Found):
+            return at, last, fields
+        last, at = at, fields.end
+    return at, last, Found(Verdict.NOTHING)
+
+
 def is_sound(record: bytes, physical_offset: int, topic: bytes | None, queue_id: int) -> bool:
     """Whether a record is whole and matches its queue entry: offset, topic, queue and size.
 

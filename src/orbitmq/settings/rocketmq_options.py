@@ -119,7 +119,6 @@ REFUSED: Final = (
     _refused("authorizationEnabled", "false", Reader.ACCESS, NO_ACCESS_CONTROL),
     _refused("enableControllerInNamesrv", "false", Reader.NAME_SERVER, "no controller is built in"),
     _refused("enableControllerMode", "false", Reader.BROKER, "no master would ever be elected"),
-    _refused("brokerRole", "ASYNC_MASTER", Reader.STORE, "nothing would be replicated"),
     _refused("enableDLegerCommitLog", "false", Reader.STORE, "the log would not be replicated"),
     _refused("storeType", "default", Reader.STORE, "only RocketMQ's file store is built"),
     _refused("rocksdbCQDoubleWriteEnable", "false", Reader.STORE, NO_ROCKSDB),

@@ -21,6 +21,7 @@ from orbitmq.store.index.consume_queue import EXTENSION_FOLDER
 from orbitmq.store.log.draft import Draft, Receipt, StoreDurability
 from orbitmq.store.log.fast_forms import Appender
 from orbitmq.store.log.flush import Flusher
+from orbitmq.store.log.log_copy import LogCopy
 from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, OPENING, Obstacles, unwritable
 from orbitmq.store.opening.parts import log_folders, open_parts
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.store.log.appender import Entry
+    from orbitmq.store.log.commit_log import LogStretch
     from orbitmq.store.retention import DiskUse
 
 log = logging.getLogger(__name__)
@@ -59,11 +61,13 @@ class MessageStore(StoredMessages):
         clock: Clock | None = None,
         store_host: tuple[str, int] = ("127.0.0.1", 10911),
         measure: Callable[[Path], DiskUse] = measure_disk,
+        held: bool = False,
     ) -> None:
+        """Open a directory; `held` shows no more than was visible before, until `limit_visible`."""
         self._config = config
         self._clock = clock or SystemClock()
         self._store_host = encode_host(*store_host)
-        parts = open_parts(config, self._clock)
+        parts = open_parts(config, self._clock, held=held)
         memory = MemoryTopics(
             parts.reserved_offsets,
             config,
@@ -74,7 +78,13 @@ class MessageStore(StoredMessages):
         super().__init__(parts, config, memory)
         obstacles = self._obstacles = Obstacles()
         self._needs: list[tuple[Callable[[], PhysicalOffset], str]] = []
-        self._visibility = Visibility(parts.dispatcher, parts.watermark, obstacles)
+        self._growth_callbacks: tuple[Callable[[], None], ...] = ()
+        self._visibility = Visibility(
+            parts.dispatcher,
+            parts.watermark,
+            obstacles,
+            limit=parts.watermark.offset if held else None,
+        )
         if parts.trouble is not None:
             log.error("messages refused until the disk has room reason=%s", parts.trouble)
             obstacles.errors[OPENING] = unwritable(parts.trouble)
@@ -147,6 +157,14 @@ class MessageStore(StoredMessages):
             visibility=self._visibility,
             flush_log=self._flush_log,
         )
+        # Takes a master's log, in the store of a slave; nothing else is appended there then.
+        self.copy = LogCopy(
+            self._log,
+            lock=self.appender.lock,
+            obstacles=obstacles,
+            on_growth=self._upkeep.wake_if_needed,
+            on_start=self._note_log_start,
+        )
         try:
             self._flusher.start(self._log.flushed)
             self._upkeep.start()
@@ -163,6 +181,7 @@ class MessageStore(StoredMessages):
             if CLOSED in self._obstacles.errors:
                 return
             self._obstacles.errors[CLOSED] = lambda: StateError("the store is closed")
+        self.copy.drop_part()
         self._upkeep.stop()
         self._flusher.stop()
         self.appender.close()
@@ -182,7 +201,9 @@ class MessageStore(StoredMessages):
         self._log.drop_next_file()
         self._parts.progress_saver.save(lambda _: self._flusher.flushed)
         self._note_log_start(self._log.start)
-        self._parts.abort_file.remove()
+        if self._visibility.offset == self._log.end:
+            # Compat: after a clean stop, Java does not fill up queues that lag behind the log.
+            self._parts.abort_file.remove()
 
     def __enter__(self) -> MessageStore:
         return self
@@ -256,11 +277,20 @@ class MessageStore(StoredMessages):
         self._notify_memory_growth()
         if self._config.flush_mode is FlushMode.ASYNC and not self._flusher.is_fenced:
             self._visibility.show(self._log.end)
+            for callback in self._growth_callbacks:
+                callback()
 
     def request_flush(self) -> None:
         """Request a flush round without waiting for it; call it once per chunk."""
         self._notify_memory_growth()
         self._flusher.request()
+
+    def settle(self) -> None:
+        """Request a flush or publish, as the flush mode has it; call it once per chunk."""
+        if self._config.flush_mode is FlushMode.SYNC:
+            self.request_flush()
+        else:
+            self.publish()
 
     def flush(self) -> None:
         """Put everything appended so far on disk; raises if the store is fenced."""
@@ -332,6 +362,26 @@ class MessageStore(StoredMessages):
     def on_flushed(self, callback: Callable[[PhysicalOffset], None]) -> None:
         """Call `callback` with the flushed offset, once per flush round."""
         self._flusher.add_listener(callback)
+
+    def on_growth(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when `settled` has grown, once per flush round or published chunk."""
+        if self._config.flush_mode is FlushMode.SYNC:
+            self.on_flushed(lambda _: callback())
+        else:
+            self._growth_callbacks = (*self._growth_callbacks, callback)
+
+    @property
+    def settled(self) -> PhysicalOffset:
+        """The end of what slaves may copy: on disk under SYNC_FLUSH, else all of the log."""
+        return self.flushed if self._config.flush_mode is FlushMode.SYNC else self._log.end
+
+    def stretch_at(self, offset: int, size_max: int) -> LogStretch | None:
+        """Bytes that slaves may copy from `offset` on, in one file; None if there are none."""
+        return self._log.stretch_at(offset, self.settled, size_max)
+
+    def limit_visible(self, limit: PhysicalOffset | None) -> None:
+        """Show nothing above `limit`, a place between two records; None ends the limit."""
+        self._visibility.limit(limit)
 
     def on_visible(self, callback: OnVisible) -> None:
         """Call `callback` with the queues that grew, once per flush round or published chunk.

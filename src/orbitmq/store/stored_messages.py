@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from orbitmq.errors import QueueDamagedError
 from orbitmq.model.property_names import KEYS, UNIQUE_ID
 from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
-from orbitmq.record.codec import is_sound
+from orbitmq.record.codec import is_sound, whole_records
 from orbitmq.record.decode import StoredMessage, decode_sound
+from orbitmq.record.layout import MAGIC_V1, MAGIC_V2
 from orbitmq.record.message_id import decode_message_id
 from orbitmq.store.files.record_checks import (
     HEAD_BYTES,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 
 _ZERO: Final = QueueOffset(0)
+# Size and magic of a record.
+_RECORD_START: Final = struct.Struct(">iI")
 # What one read takes if the next message that is wanted begins this close.
 _RUN_BYTES: Final = 256 * 1024
 _NEIGHBOUR_BYTES: Final = 16 * 1024
@@ -258,16 +262,33 @@ class StoredMessages:
 
     # --- by physical offset and by key --------------------------------------------------------
 
-    def record_at(self, physical_offset: int) -> bytes | None:
-        """Read one record by physical offset; None if no visible message begins there."""
+    def record_at(self, physical_offset: int, *, hidden: bool = False) -> bytes | None:
+        """Read one record by physical offset; None if no visible message begins there.
+
+        With `hidden`, messages that are not visible yet count too.
+        """
         if physical_offset >= FIRST_OFFSET:
             return self._memory.record_at(physical_offset)
         head = self._log.pread(physical_offset, 4) if physical_offset >= 0 else None
         size = int.from_bytes(head) if head is not None else 0
-        if size == 0 or physical_offset + size > self.visible:
+        if size == 0 or physical_offset + size > (self.log_end if hidden else self.visible):
             return None
         record = self._log.pread(physical_offset, size)
         return record if record is not None and _is_message(record, physical_offset) else None
+
+    def newest_record(self, end: int) -> tuple[PhysicalOffset, bytes] | None:
+        """The last record that ends at or below `end`, and where; None if the log has none."""
+        for file in reversed(self._log.files):
+            if file.first_offset >= end:
+                continue
+            base = file.first_offset
+            stop = min(end, self.log_end, file.end_offset) - base
+            _, last, _ = whole_records(file.view, 0, stop, base, check_body=False)
+            if last >= 0:
+                offset = PhysicalOffset(base + last)
+                record = self.record_at(offset, hidden=True)
+                return (offset, record) if record is not None else None
+        return None
 
     def message_at(self, physical_offset: int) -> StoredMessage | None:
         """Read one message by physical offset; None if no visible message begins there."""
@@ -389,6 +410,25 @@ class StoredMessages:
         """The offset of the first byte of the file being written."""
         files = self._log.files
         return PhysicalOffset(files[-1].first_offset if files else self._log.end)
+
+    def file_starts(self) -> list[PhysicalOffset]:
+        """Where the files of the log begin, oldest first."""
+        return [PhysicalOffset(file.first_offset) for file in self._log.files]
+
+    def record_offsets(self, file_start: int, end: int) -> list[int]:
+        """Where the records of a file begin, up to the one at `end`."""
+        file = self._log.file_at(file_start)
+        offsets: list[int] = []
+        if file is None:
+            return offsets
+        at, stop = 0, min(end, self.log_end) - file_start
+        while at <= min(stop, file.file_bytes - HEAD_BYTES):
+            size, magic = _RECORD_START.unpack_from(file.view, at)
+            if magic not in (MAGIC_V1, MAGIC_V2) or size <= 0:
+                break
+            offsets.append(file_start + at)
+            at += size
+        return offsets
 
     @property
     def parts(self) -> Parts:

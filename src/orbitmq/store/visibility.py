@@ -28,11 +28,21 @@ OnVisible = Callable[[Set["ReadableQueue"]], None]
 class Visibility:
     """Makes records visible to readers."""
 
-    def __init__(self, dispatcher: Dispatcher, watermark: Watermark, obstacles: Obstacles) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        watermark: Watermark,
+        obstacles: Obstacles,
+        *,
+        limit: PhysicalOffset | None = None,
+    ) -> None:
         self._dispatcher = dispatcher
         self._watermark = watermark
         self._obstacles = obstacles
-        self._wanted = watermark.offset
+        # With a limit, everything that recovery found is wanted.
+        self._wanted = watermark.offset if limit is None else dispatcher.log.end
+        # Nothing above is shown; None if there is no such limit.
+        self._limit = limit
         self._lock = threading.Lock()
         self._callbacks: tuple[OnVisible, ...] = ()
         # Why queues or index cannot follow the log now; None if they do.
@@ -55,10 +65,11 @@ class Visibility:
         """
         with self._lock:
             self._wanted = max(self._wanted, end)
-            if self._wanted <= self._watermark.offset and self.trouble is None:
+            shown = self._wanted if self._limit is None else min(self._wanted, self._limit)
+            if shown <= self._watermark.offset and self.trouble is None:
                 return
             try:
-                grown = self._dispatcher.advance(self._wanted)
+                grown = self._dispatcher.advance(shown)
             except StoreDamagedError:
                 raise
             except StoreError as error:
@@ -69,8 +80,16 @@ class Visibility:
                 return
             self.trouble = None
             self._obstacles.errors.pop(VISIBILITY, None)
-            self._watermark.raise_to(self._wanted)
+            self._watermark.raise_to(shown)
         self.notify(grown)
+
+    def limit(self, limit: PhysicalOffset | None) -> None:
+        """Show nothing above `limit`, and what is wanted up to there; None shows all of it.
+
+        A limit below what is visible already hides nothing.
+        """
+        self._limit = limit
+        self.show(self._wanted)
 
     def postpone(self, end: PhysicalOffset, trouble: StoreError) -> None:
         """Start with records hidden, which `retry` shows once queues and index can take them."""

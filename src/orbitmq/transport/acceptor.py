@@ -15,9 +15,10 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.clock import time_limit
-from orbitmq.errors import ProtocolError, SettingsError, StateError
+from orbitmq.errors import ProtocolError, StateError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.transport.addresses import format_address
+from orbitmq.transport.listening import listen_on
 from orbitmq.transport.tls import TLS_FIRST_BYTE
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ class Acceptor:
 
     def start(self) -> None:
         """Listen; raises SettingsError if the address is not available."""
-        self._listening = _listen(self._config)
+        self._listening = listen_on(
+            self._config.bind_address, self._config.listen_port, backlog=self._config.accept_backlog
+        )
         asyncio.get_running_loop().add_reader(self._listening, self._accept)
 
     async def stop(self) -> None:
@@ -195,25 +198,3 @@ async def _first_byte(accepted: socket.socket) -> bytes:
 def _wake(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_result(None)
-
-
-def _listen(config: ServerConfig) -> socket.socket:
-    family = socket.AF_INET6 if ":" in config.bind_address else socket.AF_INET
-    address = format_address((config.bind_address, config.listen_port))
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((config.bind_address, config.listen_port))
-        listening.listen(config.accept_backlog)
-        listening.settimeout(0)
-    except OSError as error:
-        listening.close()
-        raise SettingsError(
-            f"cannot listen on {address}: {error.strerror}",
-            hint=(
-                "the name has no address; use an address of this machine"
-                if isinstance(error, socket.gaierror)
-                else "another process may use the port, or this machine does not have the address"
-            ),
-        ) from error
-    return listening

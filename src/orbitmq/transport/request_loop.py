@@ -80,10 +80,7 @@ class RequestLoop:
         code_of: Callable[[OrbitError], int] = lambda _: ResponseCode.SYSTEM_ERROR,
         warn: Callable[..., None] = log.warning,
     ) -> None:
-        self._handlers = dict(handlers)
-        self._at_once = {
-            code for code, handler in handlers.items() if getattr(handler, _AT_ONCE, False)
-        }
+        self.serve(handlers)
         self._hooks = tuple(hooks)
         self._otherwise = otherwise
         # Which failure code reports an error to a peer.
@@ -91,6 +88,13 @@ class RequestLoop:
         # Logs a refusal, with a limit: peers can cause as many as they like.
         self._warn = warn
         self.deferred = OwnedTasks()
+
+    def serve(self, handlers: Mapping[int, Handler]) -> None:
+        """Call these handlers from now on."""
+        self._handlers = dict(handlers)
+        self._at_once = {
+            code for code, handler in handlers.items() if getattr(handler, _AT_ONCE, False)
+        }
 
     def process(self, connection: Connection, chunk: bytes) -> tuple[int, bytes]:
         """Answer complete frames of the chunk; see `Processor`."""

@@ -101,6 +101,10 @@ class RpcServer:
         """The connections open now."""
         return frozenset(self._connections)
 
+    def serve(self, handlers: Mapping[int, Handler]) -> None:
+        """Call these handlers from now on."""
+        self._requests.serve(handlers)
+
     async def start(self) -> None:
         """Listen; returns once connections are accepted."""
         self._state.begin()

@@ -242,9 +242,18 @@ async def test_reported_permissions_are_limited_to_those_of_the_broker(
 # --- what survives ----------------------------------------------------------------------------
 
 
-def test_a_slave_is_not_started(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="brokerId=1 makes this broker a slave"):
-        make_broker(tmp_path, ManualClock(), brokerId="1")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"brokerId": "1"}, "set brokerRole=SLAVE"),
+        ({"brokerRole": "SLAVE"}, "needs a brokerId above 0"),
+    ],
+)
+def test_an_id_that_does_not_suit_the_role_is_refused(
+    tmp_path: Path, options: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(SettingsError, match=reason):
+        make_broker(tmp_path, ManualClock(), **options)
 
 
 async def test_everything_survives_a_stop(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ NOT_RUN = {
     ".venv/bin/pip install ": "test_first_steps.py does",
     ".venv/bin/orbitmq ": "test_first_steps.py does",
     "orbitmq store accept-loss ": "wants a damaged store: tests/integration/cli/test_store.py",
+    "orbitmq namesrv forget-epoch ": "wants an epoch: tests/integration/cli/test_epochs.py",
     "orbitmq cluster forget ": "wants a missing broker: tests/integration/cli/test_missing_brokers.py",
     "orbitmq topic permit %DLQ%": "wants dead letters: tests/integration/cli/test_dlq.py",
     "orbitmq dlq ": "wants dead letters: tests/integration/cli/test_dlq.py",

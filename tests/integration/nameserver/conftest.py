@@ -49,6 +49,7 @@ class Peer:
         broker_id: int = 0,
         address: str = "10.0.0.1:10911",
         version: int = 1,
+        epoch: int = 0,
         unit_flag: int = 0,
     ) -> Command:
         table = {
@@ -63,7 +64,7 @@ class Peer:
                 broker_id=Long(broker_id),
                 ha_address=f"{address}-ha",
             ),
-            encode_register_body(table, DataVersion(counter=version)),
+            encode_register_body(table, DataVersion(counter=version, state_version=epoch)),
         )
 
 

@@ -14,7 +14,9 @@ def _admission(config: BrokerConfig, clock: ManualClock) -> tuple[Admission, Con
     confirmations = Confirmations(
         flushed=PhysicalOffset(0), is_fenced=lambda: False, timeout_ms=5000, clock=clock
     )
-    admission = Admission(config=lambda: config, confirmations=confirmations, clock=clock)
+    admission = Admission(
+        config=lambda: config, confirmations=confirmations, clock=clock, by_role=lambda: None
+    )
     admission.is_open = True
     return admission, confirmations
 

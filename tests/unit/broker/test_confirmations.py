@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from orbitmq.broker.confirmations import Confirmations
+from orbitmq.broker.durability import ON_DISK, Durability
 from orbitmq.clock import ManualClock, settle
 from orbitmq.errors import StoreFencedError
 from orbitmq.model.queues import PhysicalOffset
-from orbitmq.store.log.draft import StoreDurability
 
 
 class FakeConnection:
@@ -30,8 +30,11 @@ def _waiting(clock: ManualClock, *, fenced: bool = False) -> Confirmations:
     )
 
 
-def _reply(durability: StoreDurability | None, name: str) -> bytes:
-    return f"{name}:{durability.name if durability else None};".encode()
+def _reply(durability: Durability | None, name: str) -> bytes:
+    if durability is None:
+        return f"{name}:refused;".encode()
+    copies = f":{durability.copies}" if durability.copies else ""
+    return f"{name}:{durability.code.name}:{durability.place}{copies};".encode()
 
 
 async def test_a_reply_below_the_flushed_end_is_written_at_once() -> None:
@@ -39,7 +42,7 @@ async def test_a_reply_below_the_flushed_end_is_written_at_once() -> None:
 
     reply = waiting.reply_later(PhysicalOffset(100), FakeConnection(), _reply, "a")  # type: ignore[arg-type]
 
-    assert reply == b"a:DISK;"
+    assert reply == b"a:SUCCESS:DISK;"
     assert len(waiting) == 0
 
 
@@ -52,20 +55,20 @@ async def test_replies_of_one_round_leave_in_one_write_per_connection() -> None:
     waiting.flushed(PhysicalOffset(130))
     await settle()
 
-    assert first.writes == [b"110:DISK;130:DISK;"]
-    assert second.writes == [b"120:DISK;"]
+    assert first.writes == [b"110:SUCCESS:DISK;130:SUCCESS:DISK;"]
+    assert second.writes == [b"120:SUCCESS:DISK;"]
     assert len(waiting) == 1
 
 
 async def test_a_round_that_ends_in_another_thread_releases_replies() -> None:
     waiting = _waiting(ManualClock())
-    reached = asyncio.create_task(waiting.wait_for_disk(PhysicalOffset(150)))
+    reached = asyncio.create_task(waiting.wait_until_safe(PhysicalOffset(150)))
     await settle()
 
     thread = threading.Thread(target=waiting.flushed, args=(PhysicalOffset(200),))
     thread.start()
 
-    assert await reached is StoreDurability.DISK
+    assert await reached is ON_DISK
     thread.join()
 
 
@@ -81,7 +84,7 @@ async def test_a_wait_that_times_out_reports_memory_only() -> None:
     await clock.advance(2000)
     waiting.expire()
 
-    assert connection.writes == [b"old:DISK_TIMEOUT;"]
+    assert connection.writes == [b"old:FLUSH_DISK_TIMEOUT:MEMORY;"]
     assert len(waiting) == 1
 
 
@@ -106,12 +109,12 @@ async def test_all_waiting_replies_are_refused_when_a_sync_fails() -> None:
         _reply,
         "a",
     )
-    reached = asyncio.create_task(waiting.wait_for_disk(PhysicalOffset(120)))
+    reached = asyncio.create_task(waiting.wait_until_safe(PhysicalOffset(120)))
     await settle()
 
     waiting.expire()
 
-    assert connection.writes == [b"a:None;"]
+    assert connection.writes == [b"a:refused;"]
     with pytest.raises(StoreFencedError):
         await reached
 
@@ -132,3 +135,85 @@ async def test_the_waits_of_a_round_are_reported_once() -> None:
     await settle()
 
     assert told == [(12, 4, 3)]
+
+
+# --- slaves ------------------------------------------------------------------------------------
+
+
+class TwoSlaves:
+    """Slaves that have what the test says; a send waits for one of them."""
+
+    awaited = 1
+    timeout_ms = 3000
+
+    def __init__(self) -> None:
+        self.copied = PhysicalOffset(100)
+        self.having = 0
+
+    def holding(self, _: PhysicalOffset) -> tuple[int, int]:
+        return self.having, 0
+
+
+def _synced(clock: ManualClock, slaves: TwoSlaves, *, is_sync: bool = True) -> Confirmations:
+    return Confirmations(
+        flushed=PhysicalOffset(100),
+        is_fenced=lambda: False,
+        timeout_ms=5000,
+        clock=clock,
+        is_sync=is_sync,
+        slaves=slaves,
+    )
+
+
+async def test_a_reply_waits_for_disk_and_slaves() -> None:
+    slaves, connection = TwoSlaves(), FakeConnection()
+    waiting = _synced(ManualClock(), slaves)
+    waiting.reply_later(PhysicalOffset(110), connection, _reply, "a")  # type: ignore[arg-type]
+
+    waiting.flushed(PhysicalOffset(110))
+    await settle()
+    assert connection.writes == []
+    slaves.copied, slaves.having = PhysicalOffset(110), 1
+    waiting.copies_changed()
+    await settle()
+
+    assert connection.writes == [b"a:SUCCESS:DISK:2;"]
+
+
+async def test_under_async_flush_a_reply_waits_for_slaves_alone() -> None:
+    slaves, connection = TwoSlaves(), FakeConnection()
+    waiting = _synced(ManualClock(), slaves, is_sync=False)
+    waiting.reply_later(PhysicalOffset(110), connection, _reply, "a")  # type: ignore[arg-type]
+
+    slaves.copied, slaves.having = PhysicalOffset(110), 2
+    waiting.copies_changed()
+    await settle()
+
+    assert connection.writes == [b"a:SUCCESS:MEMORY:3;"]
+
+
+async def test_a_reply_says_that_slaves_took_too_long() -> None:
+    clock, connection = ManualClock(), FakeConnection()
+    waiting = _synced(clock, TwoSlaves())
+    waiting.reply_later(PhysicalOffset(110), connection, _reply, "a")  # type: ignore[arg-type]
+    waiting.flushed(PhysicalOffset(110))
+    await clock.advance(2999)
+    waiting.expire()
+    assert connection.writes == []
+
+    await clock.advance(1)
+    waiting.expire()
+
+    assert connection.writes == [b"a:FLUSH_SLAVE_TIMEOUT:DISK:1;"]
+
+
+async def test_a_reply_says_that_there_are_too_few_slaves() -> None:
+    slaves, connection = TwoSlaves(), FakeConnection()
+    waiting = _synced(ManualClock(), slaves)
+    slaves.copied = PhysicalOffset(2**63 - 1)
+    waiting.reply_later(PhysicalOffset(110), connection, _reply, "a")  # type: ignore[arg-type]
+
+    waiting.flushed(PhysicalOffset(110))
+    await settle()
+
+    assert connection.writes == [b"a:SLAVE_NOT_AVAILABLE:DISK:1;"]

@@ -95,10 +95,10 @@ class Side:
         self._parts = parts
         confirmations = self._confirmations = Confirmations(
             flushed=parts.store.flushed, is_fenced=lambda: False, timeout_ms=60_000,
-            clock=parts.clock,
+            clock=parts.clock, is_sync=flush_mode is FlushMode.SYNC,
         )  # fmt: skip
         parts.store.on_flushed(confirmations.flushed)
-        storing = Storing(parts.store, confirmations, flush_mode=flush_mode)
+        storing = Storing(parts.store, confirmations)
         halves = HalfQueue(parts.store, clock=parts.clock)
         sending = SendRequests(
             config=BrokerConfig,
@@ -128,7 +128,6 @@ class Side:
         self._processor: Processor = HotPath(
             self._requests,
             store=parts.store,
-            flush_mode=flush_mode,
             confirmations=confirmations,
             pulls=pulls,
             replies=SendReplies(region=BrokerConfig().region, trace_on=BrokerConfig().trace_on),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.send_replies import PlainSendReply, SendReplies, durability_text
+from orbitmq.broker.durability import FLUSH_TIMEOUT, IN_MEMORY, ON_DISK, Durability
+from orbitmq.broker.send_replies import PlainSendReply, SendReplies
 from orbitmq.model.versions import OUR_VERSION
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import RESPONSE_FLAG, Command, decode_command
 from orbitmq.protocol.frame import Encoding
 from orbitmq.protocol.requests.sending import SendReply
-from orbitmq.store.log.draft import StoreDurability
 
 
 @pytest.mark.parametrize("encoding", list(Encoding))
@@ -20,7 +21,7 @@ def test_a_reply_reads_like_one_written_in_the_ordinary_way(
     replies = SendReplies(region=region, trace_on=False)
 
     frame = replies.encode(
-        StoreDurability.DISK,
+        ON_DISK,
         PlainSendReply(77, encoding, b"7F00000100002A9F0000000000000000", 3, 12, b"ABC"),
     )
 
@@ -58,7 +59,7 @@ def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> N
     )
 
     frame = SendReplies(region="région", trace_on=True).encode(
-        StoreDurability.DISK_TIMEOUT,
+        FLUSH_TIMEOUT,
         PlainSendReply(77, Encoding.BINARY, b"7F01,7F02", 12, 9_000_000_000, unique_id.encode()),
     )
 
@@ -68,7 +69,7 @@ def test_a_binary_reply_is_what_the_ordinary_encoder_writes(unique_id: str) -> N
 @pytest.mark.parametrize("encoding", list(Encoding))
 def test_the_reply_to_a_batch_has_no_unique_id(encoding: Encoding) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
-        StoreDurability.DISK, PlainSendReply(1, encoding, b"7F01,7F02", 0, 3, b"")
+        ON_DISK, PlainSendReply(1, encoding, b"7F01,7F02", 0, 3, b"")
     )
 
     assert decode_command(frame, 0, len(frame)).fields == {
@@ -93,10 +94,10 @@ def test_a_message_that_cannot_be_put_on_disk_is_refused(encoding: Encoding) -> 
 
 @pytest.mark.parametrize(
     ("durability", "code"),
-    [(StoreDurability.DISK, 0), (StoreDurability.MEMORY, 0), (StoreDurability.DISK_TIMEOUT, 10)],
+    [(ON_DISK, 0), (IN_MEMORY, 0), (FLUSH_TIMEOUT, 10)],
 )
 def test_a_flush_that_took_too_long_has_a_code_of_its_own(
-    durability: StoreDurability, code: int
+    durability: Durability, code: int
 ) -> None:
     frame = SendReplies(region="r", trace_on=True).encode(
         durability,
@@ -105,5 +106,17 @@ def test_a_flush_that_took_too_long_has_a_code_of_its_own(
 
     reply = decode_command(frame, 0, len(frame))
     assert reply.code == code
-    assert reply.fields["durability"] == durability_text(durability)
-    assert (durability_text(durability) == "DISK") == (durability is StoreDurability.DISK)
+    assert reply.fields["durability"] == ("DISK" if durability is ON_DISK else "MEMORY")
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_a_reply_of_a_sync_master_counts_the_copies(encoding: Encoding) -> None:
+    frame = SendReplies(region="r", trace_on=True).encode(
+        Durability(ResponseCode.FLUSH_SLAVE_TIMEOUT, True, 2, 1),
+        PlainSendReply(1, encoding, b"7F01", 0, 3, b"ABC"),
+    )
+
+    reply = decode_command(frame, 0, len(frame))
+    told = SendReply.decode(reply.fields)
+    assert reply.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert (told.durability, told.copies, told.copies_on_disk) == ("DISK", 2, 1)

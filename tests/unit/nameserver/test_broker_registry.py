@@ -85,13 +85,14 @@ def test_a_process_under_another_name_leaves_nothing_of_its_old_one(
     assert registry.topics.queues == {}
 
 
-def test_a_broker_whose_report_is_ignored_leaves_no_address_behind(
+def test_a_broker_whose_report_is_refused_leaves_no_address_behind(
     registry: BrokerRegistry,
 ) -> None:
     register(registry, report({}, broker_id=1, address="10.0.0.9:10911"))
     register(registry, report(topics("T", "U"), state=5))
 
-    register(registry, report(topics("T", "U"), address="10.0.0.9:10911", state=1))
+    with pytest.raises(RegistrationRefusedError):
+        register(registry, report(topics("T", "U"), address="10.0.0.9:10911", state=1))
 
     assert registry.groups["a"].addresses == {0: "10.0.0.1:10911"}
 
@@ -145,15 +146,89 @@ def test_an_address_that_takes_another_id_gives_its_old_one_up(registry: BrokerR
     assert registry.groups["a"].addresses == {0: "10.0.0.1:10911"}
 
 
-def test_a_report_of_an_older_state_does_not_replace_the_one_of_another_broker(
+def test_a_slave_of_an_older_state_does_not_replace_a_live_one_with_its_id(
     registry: BrokerRegistry,
 ) -> None:
-    register(registry, report(topics("T", "U"), state=2))
+    register(registry, report({}, broker_id=1, state=2))
 
-    register(registry, report(topics("T", "U"), address="10.0.0.9:10911", state=1))
+    register(registry, report({}, broker_id=1, address="10.0.0.9:10911", state=1))
 
-    assert registry.groups["a"].addresses == {0: "10.0.0.1:10911"}
+    assert registry.groups["a"].addresses == {1: "10.0.0.1:10911"}
     assert registry.version_of(BrokerKey("C", "10.0.0.9:10911")) is None
+
+
+def test_a_master_of_a_smaller_epoch_is_told_both_epochs_the_present_master_and_what_to_do(
+    registry: BrokerRegistry,
+) -> None:
+    register(registry, report(topics("T", "U"), address="10.0.0.2:10911", state=7))
+
+    with pytest.raises(RegistrationRefusedError) as refused:
+        register(registry, report(topics("T", "V"), state=3))
+
+    for words in (
+        "has epoch 3",
+        "is at epoch 7",
+        "its master is 10.0.0.2:10911",
+        "start this broker as a slave",
+        "orbitmq namesrv forget-epoch a",
+    ):
+        assert words in str(refused.value)
+    assert registry.groups["a"].addresses == {0: "10.0.0.2:10911"}
+    assert "V" not in registry.topics.queues
+
+
+def test_a_master_of_a_smaller_epoch_is_refused_though_no_other_is_alive() -> None:
+    registry = BrokerRegistry(epoch_of=lambda cluster, name: 7 * ((cluster, name) == ("C", "a")))
+
+    with pytest.raises(RegistrationRefusedError, match="it has no master"):
+        register(registry, report(topics("T", "U"), state=6))
+    register(registry, report({}, broker_id=1, address="10.0.0.2:10911", state=0))
+    register(registry, report(topics("V", "W"), name="b", address="10.0.0.3:10911"))
+
+    assert registry.groups["a"].addresses == {1: "10.0.0.2:10911"}
+    assert sorted(registry.topics.queues) == ["V", "W"]
+    assert registry.version_of(BrokerKey("C", "10.0.0.1:10911")) is None
+
+
+def test_a_master_that_reports_a_smaller_epoch_than_before_is_missing() -> None:
+    largest = 0
+    registry = BrokerRegistry(epoch_of=lambda _cluster, _name: largest)
+    register(registry, report(topics("T", "U"), state=0))
+    largest = 1
+
+    with pytest.raises(RegistrationRefusedError):
+        register(registry, report(topics("T", "U"), state=0))
+
+    assert registry.groups == {}
+    assert [one.name for one in registry.missing.all()] == ["a"]
+
+
+def test_a_promoted_slave_takes_the_place_of_a_live_master_which_must_register_again(
+    registry: BrokerRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(registry, report(topics("T", "U")))
+    register(registry, report({}, broker_id=1, address="10.0.0.2:10911"))
+
+    register(registry, report(topics("T", "U"), address="10.0.0.2:10911", state=1, version=2))
+
+    assert registry.groups["a"].addresses == {0: "10.0.0.2:10911"}
+    assert registry.version_of(BrokerKey("C", "10.0.0.1:10911")) is None
+    assert sorted(registry.topics.queues) == ["T", "U"]
+    assert "replaced=10.0.0.1:10911" in caplog.text
+
+
+def test_of_two_masters_with_the_same_epoch_the_last_one_counts_and_the_log_says_so(
+    registry: BrokerRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = report(topics("T", "U"), state=2)
+    second = report(topics("T", "U"), state=2, address="10.0.0.2:10911")
+
+    for given in (first, second, first):
+        register(registry, given)
+        assert registry.groups["a"].addresses == {0: given.key.address}
+
+    assert caplog.text.count("broker replaces another one that is alive") == 2
+    assert registry.version_of(second.key) is not None
 
 
 def test_a_broker_that_leaves_takes_its_topics_and_cluster_along(registry: BrokerRegistry) -> None:

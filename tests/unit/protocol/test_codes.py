@@ -47,6 +47,7 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "LIST_PENDING",
         "COUNT_PENDING",
         "DELIVER_PENDING",
+        "FORGET_EPOCH",
     ]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from orbitmq.errors import (
     BusyError,
+    MasterReplacedError,
     NeedsOrbitError,
     NotSupportedError,
     RemoteError,
@@ -18,6 +19,7 @@ from orbitmq.protocol.failures import raise_for_failure
 ADDRESS = "127.0.0.1:9876"
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 SEND = RequestCode.SEND_MESSAGE
+REGISTER = RequestCode.REGISTER_BROKER
 
 
 def test_success_raises_nothing() -> None:
@@ -36,6 +38,9 @@ def test_success_raises_nothing() -> None:
         (OWN_CODES.start, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, NeedsOrbitError, False),
         (ROUTE, ResponseCode.TOPIC_NOT_EXIST, RouteNotFoundError, True),
         (SEND, ResponseCode.TOPIC_NOT_EXIST, RemoteError, False),
+        (REGISTER, ResponseCode.ILLEGAL_OPERATION, MasterReplacedError, False),
+        (REGISTER, ResponseCode.SYSTEM_ERROR, RemoteError, False),
+        (SEND, ResponseCode.ILLEGAL_OPERATION, RemoteError, False),
         (SEND, 4711, RemoteError, False),
         (SEND, -1, RemoteError, False),
     ],

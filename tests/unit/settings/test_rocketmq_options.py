@@ -53,7 +53,6 @@ def test_options_of_all_classes_are_known_with_their_defaults(
         "aclEnable",
         "authenticationEnabled",
         "authorizationEnabled",
-        "brokerRole",
         "enableControllerMode",
         "enableDLegerCommitLog",
         "storeType",

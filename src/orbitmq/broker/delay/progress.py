@@ -59,6 +59,20 @@ class DelayProgress:
         """The next offset of a level."""
         return QueueOffset(self._file.document.offsets.get(level, 0))
 
+    def document(self, offsets: Mapping[int, QueueOffset]) -> DelayDocument:
+        """What the file would hold with these offsets, for a slave."""
+        saved = self._file.document
+        return DelayDocument(data_version=saved.data_version, offsets=saved.offsets | dict(offsets))
+
+    async def follow(self, document: DelayDocument) -> None:
+        """Replace everything by what the master holds."""
+
+        def replaced(current: DelayDocument) -> DelayDocument:
+            return current if document == current and self.is_written else document
+
+        await self._file.change(replaced)
+        self.is_written = True
+
     async def save(self, offsets: Mapping[int, QueueOffset]) -> None:
         """Write the next offsets to the file."""
 

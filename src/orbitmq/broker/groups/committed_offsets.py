@@ -9,6 +9,9 @@ may always do so. Nobody commits an offset above the end of a queue: it would sk
 are stored there next. A file may hold such offsets after a crash that lost the end of the log; they
 are lowered before messages are stored again.
 
+A slave takes the offsets of its master. It remembers what clients commit at the slave itself, until
+the master has it: only that may be above the master's offsets, and the file has it, too.
+
 A reset moves a group from outside. Its members learn of it once, from a held pull or the next one.
 Commits that arrive before that are from before the reset, and are ignored.
 
@@ -18,6 +21,7 @@ Crash: commits since the last `save` are lost, and their messages are consumed a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -27,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from orbitmq.broker.config_file import ConfigFile
-from orbitmq.disk import PRIVATE, FileModes
+from orbitmq.disk import PRIVATE, FileModes, off_loop
 from orbitmq.errors import OffsetRefusedError
 from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.model.versions import DataVersion
@@ -41,6 +45,8 @@ FILE_NAME: Final = "consumerOffset.json"
 QUEUES_MAX: Final = 1_000_000
 # Queues of groups whose last pull is known: any member may pull any queue.
 PULLS_MAX: Final = 250_000
+# Queues of groups whose commits at a slave are remembered until the master has them.
+COMMITS_HERE_MAX: Final = 100_000
 _SEPARATOR: Final = "@"
 _OFFSET_MAX: Final = 2**63 - 1
 _QUEUE_ID_MAX: Final = 2**31 - 1
@@ -61,6 +67,10 @@ class OffsetsDocument(msgspec.Struct, frozen=True, kw_only=True):
     offsets: dict[str, dict[JavaInt, JavaLong]] = msgspec.field(
         default_factory=dict, name="offsetTable"
     )
+    # What clients committed at a slave, and its master does not have yet.
+    commits_here: dict[str, dict[JavaInt, JavaLong]] | None = msgspec.field(
+        default=None, name="orbitmqCommitsHere"
+    )
 
 
 class Commit(Enum):
@@ -73,6 +83,8 @@ class Commit(Enum):
 
 
 _Queues = dict[int, int]
+# A group, a topic, and the id of a queue.
+GroupQueue = tuple[str, str, int]
 
 
 class CommittedOffsets:
@@ -86,6 +98,7 @@ class CommittedOffsets:
         version_step: int = 500,
         queues_max: int = QUEUES_MAX,
         pulls_max: int = PULLS_MAX,
+        commits_here_max: int = COMMITS_HERE_MAX,
         modes: FileModes = PRIVATE,
     ) -> None:
         self._file = ConfigFile(folder / FILE_NAME, OffsetsDocument(), modes)
@@ -93,6 +106,7 @@ class CommittedOffsets:
         self._version_step = version_step
         self._queues_max = queues_max
         self._pulls_max = pulls_max
+        self._commits_here_max = commits_here_max
         self._offsets: dict[str, dict[str, _Queues]] = {}  # by group, topic, queue id
         self._resets: dict[tuple[str, str, int], int] = {}
         # The client id that pulled a queue last, and the offset it pulled from. Beyond the limit
@@ -101,6 +115,12 @@ class CommittedOffsets:
         self._other_keys: dict[str, _Queues] = {}
         # Queues whose last commit was above their end.
         self._above_end: set[tuple[str, str, int]] = set()
+        self._is_slave = False
+        self._commits_here: dict[GroupQueue, int] = {}
+        # Whether more commits came than are remembered; logged once.
+        self._is_forgetting = False
+        # Held while the file is replaced.
+        self._writing = asyncio.Lock()
         self._queue_count = 0
         self._data_version = DataVersion()
         self._commits = 0
@@ -121,13 +141,11 @@ class CommittedOffsets:
         self._is_saved = self._file.is_found
         document = self._file.document
         self._data_version = document.data_version
-        for key, queues in document.offsets.items():
-            topic, _, group = key.partition(_SEPARATOR)
-            if group and _SEPARATOR not in group:
-                self._offsets.setdefault(group, {})[topic] = dict(queues)
-                self._queue_count += len(queues)
-            else:
-                self._other_keys[key] = queues
+        self._offsets, self._other_keys, self._queue_count = _by_group(document.offsets)
+        for group, topics in _by_group(document.commits_here or {})[0].items():
+            for topic, queues in topics.items():
+                for queue_id, offset in queues.items():
+                    self._commits_here[group, topic, queue_id] = offset
 
     def lower_to_ends(self, end_of: Callable[[str, int], int]) -> None:
         """Lower offsets above the end of their queue, and say so; none was committed there."""
@@ -153,9 +171,17 @@ class CommittedOffsets:
 
     async def save(self) -> None:
         """Write the file, if something changed."""
-        if self._is_saved:
-            return
-        document = OffsetsDocument(data_version=self._data_version, offsets=self.table())
+        async with self._writing:
+            if not self._is_saved:
+                await self._save(self._data_version, self.table())
+
+    async def _save(self, version: DataVersion, offsets: dict[str, _Queues]) -> None:
+        if not self._is_slave:
+            # From a time as a slave.
+            self._commits_here = {}
+        document = OffsetsDocument(
+            data_version=version, offsets=offsets, commits_here=self._commits_here_by_key()
+        )
         self._is_saved = True
         try:
             await self._file.change(lambda _: document)
@@ -170,11 +196,7 @@ class CommittedOffsets:
 
     def table(self) -> dict[str, _Queues]:
         """A copy of all offsets, with the keys of the file."""
-        return self._other_keys | {
-            f"{topic}{_SEPARATOR}{group}": dict(queues)
-            for group, topics in self._offsets.items()
-            for topic, queues in topics.items()
-        }
+        return self._other_keys | _by_key(self._offsets)
 
     # --- queries ------------------------------------------------------------------------------
 
@@ -246,6 +268,8 @@ class CommittedOffsets:
                 group, topic, queue_id, offset, committed, sender,
             )  # fmt: skip
         self._set(group, topic, queue_id, offset)
+        if self._is_slave:
+            self._note_commit((group, topic, queue_id), offset)
         if self._above_end:
             self._above_end.discard((group, topic, queue_id))
         return Commit.ACCEPTED
@@ -253,6 +277,75 @@ class CommittedOffsets:
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Take the pending reset of a queue, so that one pull is told; None if there is none."""
         return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+
+    # --- at a slave ---------------------------------------------------------------------------
+
+    def note_commits(self, *, on: bool) -> None:
+        """Remember from now on what clients commit here, as a slave; or forget it, as a master."""
+        self._is_slave = on
+        if not on and self._commits_here:
+            self._commits_here = {}
+            self._is_saved = False
+
+    @property
+    def commits_here(self) -> Mapping[GroupQueue, int]:
+        """What clients committed here and the master does not have yet; a copy."""
+        return dict(self._commits_here)
+
+    def forget_commits(self, commits: Mapping[GroupQueue, int]) -> None:
+        """Forget commits that the master has, unless clients have committed again since."""
+        for queue, offset in commits.items():
+            if self._commits_here.get(queue) == offset:
+                del self._commits_here[queue]
+                self._is_saved = False
+
+    async def follow(self, table: Mapping[str, Mapping[int, int]], version: DataVersion) -> None:
+        """Replace all offsets by those of a master, except lower ones where a client committed here.
+
+        `table` has the keys of the file. The offsets are on disk before anybody sees them.
+        """
+        offsets, others, count = await off_loop(_by_group, table)
+        total = count + sum(map(len, others.values()))
+        if total > self._queues_max:
+            raise OffsetRefusedError(
+                f"it has offsets of {total} queues, of at most {self._queues_max}"
+            )
+        async with self._writing:
+            count += self._raise_to_commits_here(offsets)
+            await self._save(version, others | await off_loop(_by_key, offsets))
+            # Clients may have committed during the write.
+            count += self._raise_to_commits_here(offsets)
+            self._offsets, self._other_keys, self._queue_count = offsets, others, count
+            self._data_version = version
+
+    def _raise_to_commits_here(self, offsets: dict[str, dict[str, _Queues]]) -> int:
+        """Raise offsets to what clients committed here; returns how many queues that added."""
+        added = 0
+        for (group, topic, queue_id), offset in self._commits_here.items():
+            queues = offsets.setdefault(group, {}).setdefault(topic, {})
+            added += queue_id not in queues
+            queues[queue_id] = max(offset, queues.get(queue_id, 0))
+        return added
+
+    def _note_commit(self, queue: GroupQueue, offset: int) -> None:
+        commits = self._commits_here
+        commits[queue] = offset
+        if len(commits) <= self._commits_here_max:
+            return
+        del commits[next(iter(commits))]
+        if not self._is_forgetting:
+            self._is_forgetting = True
+            log.warning(
+                "commits of some queues will not be passed on to the master reason=only %d are "
+                "remembered; their messages may be consumed again",
+                self._commits_here_max,
+            )
+
+    def _commits_here_by_key(self) -> dict[str, _Queues] | None:
+        by_key: dict[str, _Queues] = {}
+        for (group, topic, queue_id), offset in self._commits_here.items():
+            by_key.setdefault(f"{topic}{_SEPARATOR}{group}", {})[queue_id] = offset
+        return by_key or None
 
     # --- administration -----------------------------------------------------------------------
 
@@ -317,10 +410,36 @@ class CommittedOffsets:
         self._is_saved = self._is_saved and not queues
 
     def _forget(self, matches: Callable[[tuple[str, str, int]], bool]) -> None:
-        for table in (self._resets, self._last_pulls):
+        for table in (self._resets, self._last_pulls, self._commits_here):
             for key in [key for key in table if matches(key)]:
                 del table[key]
         self._above_end = {key for key in self._above_end if not matches(key)}
+
+
+def _by_group(
+    table: Mapping[str, Mapping[int, int]],
+) -> tuple[dict[str, dict[str, _Queues]], dict[str, _Queues], int]:
+    """Offsets by group and topic, those under other keys, and how many queues the former have."""
+    offsets: dict[str, dict[str, _Queues]] = {}
+    others: dict[str, _Queues] = {}
+    count = 0
+    for key, queues in table.items():
+        topic, _, group = key.partition(_SEPARATOR)
+        if group and _SEPARATOR not in group:
+            offsets.setdefault(group, {})[topic] = dict(queues)
+            count += len(queues)
+        else:
+            others[key] = dict(queues)
+    return offsets, others, count
+
+
+def _by_key(offsets: Mapping[str, Mapping[str, Mapping[int, int]]]) -> dict[str, _Queues]:
+    """The same, with the keys of the file; a copy."""
+    return {
+        f"{topic}{_SEPARATOR}{group}": dict(queues)
+        for group, topics in offsets.items()
+        for topic, queues in topics.items()
+    }
 
 
 def _check(queue_id: int, offset: int) -> None:

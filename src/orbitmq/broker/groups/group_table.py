@@ -180,6 +180,42 @@ class GroupTable:
         await self._change(step)
         return [self.require(group.name) for group in wanted]
 
+    async def follow(
+        self,
+        groups: Mapping[str, GroupConfig],
+        forbidden: Mapping[str, Mapping[str, int]],
+        version: DataVersion,
+    ) -> None:
+        """Replace all groups by those of a master; predefined ones that it lacks stay."""
+        self._bounds.check_room(0, groups.keys())
+        for name, group in groups.items():
+            if name != group.name or not 0 < len(name) <= names.GROUP_TOPIC_LENGTH_MAX:
+                raise GroupRefusedError(
+                    f"group {group.name[:60]!r}, listed as {name[:60]!r}, cannot have this name"
+                )
+        count = sum(map(len, forbidden.values()))
+        if count > FORBIDDEN_MAX:
+            raise GroupRefusedError(
+                f"groups are forbidden {count} topics, of at most {FORBIDDEN_MAX}"
+            )
+        denied = {group: dict(topics) for group, topics in forbidden.items()}
+
+        def step(document: GroupsDocument) -> GroupsDocument:
+            own = {
+                name: group
+                for name, group in document.groups.items()
+                if name in names.PREDEFINED_GROUPS
+            }
+            followed = GroupsDocument(
+                data_version=version, forbidden=denied, groups=own | dict(groups)
+            )
+            if followed == document:
+                return document
+            log.info("groups copied from the master count=%d", len(groups))
+            return followed
+
+        await self._file.change(step)
+
     async def delete(self, name: str) -> bool:
         """Delete a group; returns whether it existed."""
         deleted = False

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from orbitmq.broker.hot_path import born_host
-from orbitmq.broker.send_replies import durability_text
 from orbitmq.broker.send_rules import waits_for_store
 from orbitmq.clock import time_limit
 from orbitmq.errors import CallTimeoutError, MessageError, OrbitError, RequestRefusedError
@@ -112,9 +111,9 @@ class AnswerRequests:
                 transaction_id=properties.get(property_names.UNIQUE_ID),
                 region=config.region,
                 trace=config.trace_on,
-                durability=durability_text(stored.durability) if stored else None,
+                durability=stored.durability.place if stored else None,
             ),
-            code=stored.code if stored else ResponseCode.SUCCESS,
+            code=stored.durability.code if stored else ResponseCode.SUCCESS,
         )
 
     def _check(self, asked: SendMessage, body: bytes) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
+from orbitmq.broker.table_bounds import page_of
 from orbitmq.disk import off_loop
 from orbitmq.errors import GroupMissingError
 from orbitmq.model.groups import GroupConfig
@@ -17,6 +18,8 @@ from orbitmq.protocol.requests.groups import (
     GetGroupConfig,
     GroupConfigList,
     GroupConfigTable,
+    ListGroupConfigs,
+    ListGroupConfigsReply,
     Readability,
 )
 
@@ -67,13 +70,19 @@ class GroupRequests:
         return request.reply()
 
     async def list_all(self, _: Connection, request: Command) -> Command:
-        """List all groups."""
+        """List all groups, or one page of them; the first page has everything that is forbidden."""
+        asked = ListGroupConfigs.decode(request.fields)
+        groups = self.groups.groups
+        forbidden = self.groups.forbidden if not asked.first else {}
         table = GroupConfigTable(
             data_version=self.groups.data_version,
-            forbidden={group: dict(topics) for group, topics in self.groups.forbidden.items()},
-            groups=dict(self.groups.groups),
+            forbidden={group: dict(topics) for group, topics in forbidden.items()},
+            groups=page_of(groups, asked.first, asked.groups_max),
         )
-        return request.reply(body=await off_loop(java_json.encode, table))
+        total = len(groups) if asked.groups_max is not None else None
+        return request.reply(
+            ListGroupConfigsReply(group_count=total), body=await off_loop(java_json.encode, table)
+        )
 
     def get(self, _: Connection, request: Command) -> Command:
         """Return one group."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
@@ -101,7 +102,9 @@ class QueryRequests:
     async def read_message(self, _: Connection, request: Command) -> Command:
         """Read one message by its position in the log."""
         asked = ReadMessage.decode(request.fields)
-        record = await off_loop(self.store.record_at, asked.physical_offset)
+        record = await off_loop(
+            partial(self.store.record_at, asked.physical_offset, hidden=asked.hidden)
+        )
         if record is None:
             raise RequestRefusedError(
                 ResponseCode.SYSTEM_ERROR,

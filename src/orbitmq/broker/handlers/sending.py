@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.hot_path import born_host
-from orbitmq.broker.send_replies import durability_text
 from orbitmq.broker.send_rules import (
     Destination,
     delay,
@@ -419,9 +418,11 @@ class SendRequests:
                 recall_handle=recall_handle,
                 region=config.region,
                 trace=config.trace_on,
-                durability=durability_text(stored.durability),
+                durability=stored.durability.place,
+                copies=stored.durability.copies,
+                copies_on_disk=stored.durability.copies_on_disk,
             ),
-            code=stored.code,
+            code=stored.durability.code,
         )
 
 

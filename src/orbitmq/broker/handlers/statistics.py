@@ -91,6 +91,7 @@ class StatisticsRequests:
     members: Members
     progress: ProgressMeter
     samples: Samples
+    replication: Callable[[], Replication]
     runtime: Runtime
 
     def by_code(self) -> Mapping[int, Handler]:
@@ -220,6 +221,5 @@ class StatisticsRequests:
         return request.reply(body=java_json.encode(KeyValueTable(table=table)))
 
     def show_replication(self, _: Connection, request: Command) -> Command:
-        """Return that this is a master without slaves, and where its log ends."""
-        state = Replication(is_master=True, log_end=self.runtime.log_end)
-        return request.reply(body=java_json.encode(state))
+        """Return the slaves of this master, or the master of this slave."""
+        return request.reply(body=java_json.encode(self.replication()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq import java_json
+from orbitmq.broker.table_bounds import page_of
 from orbitmq.disk import off_loop
 from orbitmq.errors import TopicMissingError
 from orbitmq.java_json import ObjectKeyed
@@ -19,6 +20,8 @@ from orbitmq.protocol.requests.topics import (
     GetTopicConfig,
     GetTopicStats,
     GroupNames,
+    ListTopicConfigs,
+    ListTopicConfigsReply,
     ListTopicConsumers,
     QueueStats,
     TopicConfigList,
@@ -116,11 +119,17 @@ class TopicRequests:
         return request.reply()
 
     async def list_all(self, _: Connection, request: Command) -> Command:
-        """List all topics."""
+        """List all topics, or one page of them."""
+        asked = ListTopicConfigs.decode(request.fields)
+        topics = self.topics.topics
         table = TopicConfigTable(
-            data_version=self.topics.data_version, topics=dict(self.topics.topics)
+            data_version=self.topics.data_version,
+            topics=page_of(topics, asked.first, asked.topics_max),
         )
-        return request.reply(body=await off_loop(java_json.encode, table))
+        total = len(topics) if asked.topics_max is not None else None
+        return request.reply(
+            ListTopicConfigsReply(topic_count=total), body=await off_loop(java_json.encode, table)
+        )
 
     def get(self, _: Connection, request: Command) -> Command:
         """Return one topic."""

@@ -19,7 +19,6 @@ from orbitmq.protocol.requests.transactions import (
     ListTransactions,
     ResumeTransaction,
 )
-from orbitmq.store.log.draft import StoreDurability
 from orbitmq.transport.request_loop import starts_at_once
 
 if TYPE_CHECKING:
@@ -80,9 +79,7 @@ class TransactionRequests:
                     error,
                 )
             raise
-        if durability is StoreDurability.DISK_TIMEOUT:
-            return request.reply(code=ResponseCode.FLUSH_DISK_TIMEOUT)
-        return request.reply()
+        return request.reply(code=durability.code)
 
     @starts_at_once
     async def list_open(self, connection: Connection, request: Command) -> Command:

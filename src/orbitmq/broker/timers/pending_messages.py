@@ -165,10 +165,10 @@ class PendingMessages:
         async with self._requests.at_work():
             receipts = await self._stored_forward(message_id, topic)
         stored = await self.storing.confirm(receipts)
-        if stored.code is not ResponseCode.SUCCESS:
+        if stored.durability.late:
             raise RequestRefusedError(
-                stored.code,
-                "the flush took longer than syncFlushTimeout",
+                stored.durability.code,
+                stored.durability.late,
                 hint="the message is delivered; a power loss may undo that",
             )
 

@@ -10,6 +10,7 @@ Crash: every topic that was visible is on disk, or is made again by the next sta
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,8 @@ _FEW_QUEUES: Final = 8
 _ALL_PERMISSIONS: Final = int(
     Permission.INHERIT | Permission.READ | Permission.WRITE | Permission.PRIORITY
 )
+# Compat: Java brokers do not check the names of topics of their own, such as that of the broker.
+_SAFE_NAME: Final = re.compile(rf"[^/\0]{{1,{names.GROUP_TOPIC_LENGTH_MAX}}}")
 
 
 class TopicsDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +157,41 @@ class TopicTable:
 
         await self._change(step)
         return [self.require(topic.name) for topic in wanted]
+
+    async def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion | None) -> None:
+        """Replace all topics by those of a master; system topics that it lacks stay.
+
+        The version becomes the master's, or stays what it was with None: then the two differ.
+        """
+        self.check_copied(topics)
+
+        def step(document: TopicsDocument) -> TopicsDocument:
+            old = document.topics
+            own = {name: topic for name, topic in old.items() if self.is_system(name)}
+            # What did not change stays the same object, so that listeners are not called for it.
+            new = own | {
+                name: old[name] if topic == old.get(name) else topic
+                for name, topic in topics.items()
+            }
+            followed = TopicsDocument(data_version=version or document.data_version, topics=new)
+            return document if followed == document else followed
+
+        await self._file.change(step)
+
+    def check_copied(self, topics: Mapping[str, TopicConfig]) -> None:
+        """Refuse a table that this broker could not hold; names are only safe as those of files."""
+        self._bounds.check_room(0, topics.keys())
+        for name, topic in topics.items():
+            if name != topic.name or not _SAFE_NAME.fullmatch(name) or name in {".", ".."}:
+                raise TopicRefusedError(
+                    f"topic {topic.name[:60]!r}, listed as {name[:60]!r}, cannot have this name"
+                )
+            _check_numbers(topic)
+        total = sum(map(_queues, topics.values()))
+        if total > self._queues_max:
+            raise TopicRefusedError(
+                f"all topics together have {total} queues, of at most {self._queues_max}"
+            )
 
     async def delete(
         self, name: str, *, clear: Callable[[], Awaitable[None]] | None = None
@@ -355,6 +393,10 @@ def _queues(topic: TopicConfig | None) -> int:
 
 def _check(topic: TopicConfig) -> None:
     names.check_topic(topic.name)
+    _check_numbers(topic)
+
+
+def _check_numbers(topic: TopicConfig) -> None:
     for kind, queues in (("read", topic.read_queues), ("write", topic.write_queues)):
         if not 0 <= queues <= QUEUES_MAX:
             raise TopicRefusedError(

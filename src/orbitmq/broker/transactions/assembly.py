@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.disk import FileModes
     from orbitmq.model.queues import PhysicalOffset
-    from orbitmq.store.config import FlushMode
     from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
 
@@ -57,7 +56,6 @@ class Transactions:
         topics: TopicTable,
         members: Members,
         offsets: CommittedOffsets,
-        flush_mode: FlushMode,
         on_committed: Callable[[Draft], None],
         own_folder: Path,
         modes: FileModes,
@@ -76,7 +74,6 @@ class Transactions:
             store,
             self.halves,
             confirmations,
-            flush_mode=flush_mode,
             has_queue=self._has_queue,
             on_committed=on_committed,
             clock=clock,

@@ -12,14 +12,13 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from orbitmq.broker.durability import IN_MEMORY, Durability
 from orbitmq.broker.transactions.half_messages import COMMIT, ROLL_BACK, committed
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError, TopicMissingError
 from orbitmq.model import property_names
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.store.config import FlushMode
-from orbitmq.store.log.draft import StoreDurability
 
 if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
@@ -45,7 +44,6 @@ class Ending:
         halves: HalfQueue,
         confirmations: Confirmations,
         *,
-        flush_mode: FlushMode,
         has_queue: Callable[[str, int], bool],
         on_committed: Callable[[Draft], None],
         clock: Clock,
@@ -53,12 +51,11 @@ class Ending:
         self._store = store
         self._halves = halves
         self._confirmations = confirmations
-        self._is_sync = flush_mode is FlushMode.SYNC
         self._has_queue = has_queue
         self._on_committed = on_committed
         self._clock = clock
 
-    async def end(self, asked: EndTransaction) -> StoreDurability:
+    async def end(self, asked: EndTransaction) -> Durability:
         """Commit or roll back, and wait for the disk; returns how durable that is."""
         message = await self._read(asked)
         _check(asked, message)
@@ -91,19 +88,19 @@ class Ending:
         self._halves.outcomes.roll_back(half.topic)
         return end
 
-    async def _durability(self, end: PhysicalOffset) -> StoreDurability:
-        self._store.publish()
-        if not self._is_sync:
-            return StoreDurability.MEMORY
-        self._store.request_flush()
-        return await self._confirmations.wait_for_disk(end)
+    async def _durability(self, end: PhysicalOffset) -> Durability:
+        self._store.settle()
+        if not self._confirmations.waits:
+            return IN_MEMORY
+        return await self._confirmations.wait_until_safe(end)
 
     async def _read(self, asked: EndTransaction) -> StoredMessage:
         """Read the half that a request names."""
         offset = asked.half_offset
-        if self._is_sync and self._store.visible <= asked.physical_offset < self._store.log_end:
-            # A copy for a check may be answered before it is on disk.
-            await self._confirmations.wait_for_disk(PhysicalOffset(asked.physical_offset + 1))
+        is_hidden = self._store.visible <= asked.physical_offset < self._store.log_end
+        if is_hidden and self._confirmations.waits:
+            # A copy for a check may be answered before it is safe.
+            await self._confirmations.wait_until_safe(PhysicalOffset(asked.physical_offset + 1))
         message = None
         if offset >= 0:
             try:

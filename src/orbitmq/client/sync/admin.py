@@ -181,10 +181,12 @@ class Transactions(Noun[AioTransactions]):
 
 
 class NameServerOptions(Noun[AioNameServerOptions]):
-    """Reads and changes the options of every name server."""
+    """Reads and changes the options of every name server, and the epochs that each knows."""
 
     options = waiting(AioNameServerOptions.options)
     set_options = waiting(AioNameServerOptions.set_options)
+    epochs = waiting(AioNameServerOptions.epochs)
+    forget_epoch = waiting(AioNameServerOptions.forget_epoch)
 
 
 class Traffic(Noun[AioTraffic]):

@@ -47,7 +47,7 @@ class ListGroupConfigs(Header):
     """Ask for every group of a broker; the reply's body is a `GroupConfigTable`.
 
     Compat: callers newer than RocketMQ 5.3.3 ask page by page. They also accept a reply with every
-    group and no total.
+    group and no total, as older brokers give it.
     """
 
     CODE = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG

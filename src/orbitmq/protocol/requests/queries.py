@@ -52,6 +52,8 @@ class ReadMessage(Header):
     CODE = RequestCode.VIEW_MESSAGE_BY_ID
     physical_offset: Long = wire("offset")
     topic: str | None = None
+    # Messages that are not visible yet count too; slaves of ours ask so.
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

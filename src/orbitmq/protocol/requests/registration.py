@@ -82,6 +82,22 @@ class BrokerHeartbeat(Header):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetEpoch(Header):
+    """Forget the largest epoch of a broker group, so that a master of any epoch may register."""
+
+    CODE = RequestCode.FORGET_EPOCH
+    cluster_name: str
+    broker_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetEpochReply(Header):
+    """Which epoch was forgotten; 0 if none was known."""
+
+    epoch: Long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDataVersion(Header):
     """Ask whether the version in the body is new; counts as a heartbeat."""
 

@@ -32,7 +32,9 @@ class GetClusterView(Header):
     """Ask for every broker; the reply's body is a `ClusterView`."""
 
     CODE = RequestCode.GET_BROKER_CLUSTER_INFO
+    # OrbitMQ's own; RocketMQ's name servers ignore them.
     with_missing_brokers: bool | None = None
+    with_epochs: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

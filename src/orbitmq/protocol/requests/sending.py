@@ -112,6 +112,9 @@ class SendReply(Header):
     recall_handle: str | None = None
     # DISK or MEMORY: where the message was at the time of the reply; RocketMQ does not report it.
     durability: str | None = None
+    # How many brokers had it then, and how many of them on disk; of a sync master of ours.
+    copies: int | None = None
+    copies_on_disk: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class ListTopicConfigs(Header):
     """Ask for every topic of a broker; the reply's body is a `TopicConfigTable`.
 
     Compat: callers newer than RocketMQ 5.3.3 ask page by page. They also accept a reply with every
-    topic and no total.
+    topic and no total, as older brokers give it.
     """
 
     CODE = RequestCode.GET_ALL_TOPIC_CONFIG

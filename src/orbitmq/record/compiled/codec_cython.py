@@ -531,6 +531,38 @@ def walk(  # noqa: PLR0913  # flags by name
     )
 
 
+def whole_records(
+    buffer: Buffer, start: int, end: int, base_offset: int, *, check_body: bool
+) -> tuple[int, int, Found]:
+    """Find where the whole records of `buffer[start:end]` end. See scan.py."""
+    check_span(buffer, start, end, base_offset)
+    at: cython.Py_ssize_t = start
+    stop: cython.Py_ssize_t = end
+    base: cython.longlong = base_offset
+    last: cython.Py_ssize_t = -1
+    checks: cython.bint = check_body
+    walker: _Walker = _Walker.__new__(_Walker)
+    view = cython.declare(Py_buffer)
+    PyObject_GetBuffer(buffer, cython.address(view), PyBUF_SIMPLE)
+    try:
+        walker.bytes_at = cython.cast(cython.p_uchar, view.buf)
+        while (
+            at < stop
+            and walker.locate(at, stop, checks)
+            and get_64(walker.bytes_at + at + 28) == base + at
+        ):
+            last = at
+            at += walker.size
+    finally:
+        PyBuffer_Release(cython.address(view))
+    if at >= stop:
+        return at, last, _END
+    found = locate_at(buffer, at, end, base + at, check_body=check_body, check_texts=False)
+    # Invariant: both forms agree on what is a record.
+    assert isinstance(found, Found)
+    return at, last, found
+
+
 def is_sound(
     record: bytes, physical_offset: cython.longlong, topic: bytes | None, queue_id: int
 ) -> bool:

@@ -67,7 +67,7 @@ class MappedFile:
     def allocate(self) -> None:
         """Allocate disk space for every byte; Java leaves files sparse."""
         try:
-            os.posix_fallocate(self._open().number, 0, self.file_bytes)
+            os.posix_fallocate(self.opened().number, 0, self.file_bytes)
         except OSError as error:
             raise write_failure(self.path, error, what=f"{self.file_bytes} bytes") from error
 
@@ -81,7 +81,7 @@ class MappedFile:
         """The bytes of the file, mapped."""
         view = self._view
         if view is None:
-            descriptor = self._open()
+            descriptor = self.opened()
             with self._lock:
                 if self._view is None:
                     access = mmap.ACCESS_WRITE if descriptor.writable else mmap.ACCESS_READ
@@ -100,7 +100,7 @@ class MappedFile:
 
     def sync(self) -> None:
         """Return once every byte written so far is on disk."""
-        self._open().sync()
+        self.opened().sync()
 
     def pread(self, at: int, count: int) -> bytes:
         """Read without the mapping, so that a page fault does not stall other threads.
@@ -108,7 +108,7 @@ class MappedFile:
         Returns fewer bytes, or none, if the file was deleted meanwhile.
         """
         try:
-            return self._open().pread(count, at)
+            return self.opened().pread(count, at)
         except (FileNotFoundError, StateError):
             return b""
 
@@ -131,21 +131,21 @@ class MappedFile:
 
     def touch(self, at: int, end: int) -> None:
         """Load pages into memory without changing them, and without holding the GIL."""
-        descriptor = self._open()
+        descriptor = self.opened()
         with nullcontext() if self._single_from is None else descriptor.without_readahead():
             for start in range(at, min(end, self.file_bytes), _CHUNK_BYTES):
                 os.pread(descriptor.number, min(end - start, _CHUNK_BYTES), start)
 
     def clear(self, at: int) -> None:
         """Zero everything from `at` on."""
-        self._open().clear(at, self.file_bytes)
+        self.opened().clear(at, self.file_bytes)
 
     def rewrite(self, at: int, end: int) -> None:
         """Write the same bytes again, so that the next sync puts them on disk.
 
         After a failed sync the system may count pages in memory as written.
         """
-        descriptor = self._open()
+        descriptor = self.opened()
         for start in range(at, end, _CHUNK_BYTES):
             descriptor.pwrite(descriptor.pread(min(end - start, _CHUNK_BYTES), start), start)
 
@@ -166,7 +166,8 @@ class MappedFile:
         self.path.unlink(missing_ok=True)
         self.close()
 
-    def _open(self) -> Descriptor:
+    def opened(self) -> Descriptor:
+        """The open file; it stays open while the caller keeps it."""
         descriptor = self._descriptor
         if descriptor is None:
             with self._lock:

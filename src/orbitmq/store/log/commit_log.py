@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,10 +29,28 @@ from orbitmq.store.files.mapped_file import MappedFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orbitmq.store.files.descriptor import Descriptor
+
 # Another thread loads pages into memory this far ahead of the writer.
 TOUCH_AHEAD_BYTES: Final = 16 * 1024 * 1024
 # Files kept open and mapped: those being written, and the most recently read.
 _OPEN_FILES_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogStretch:
+    """Bytes of the log within one file."""
+
+    descriptor: Descriptor
+    # Where they are in the file, and how many.
+    at: int
+    size: int
+
+    def after(self, count: int) -> LogStretch | None:
+        """The rest without the first `count` bytes; None if nothing is left."""
+        if count >= self.size:
+            return None
+        return LogStretch(self.descriptor, self.at + count, self.size - count)
 
 
 class CommitLog:
@@ -186,6 +205,31 @@ class CommitLog:
         self._keep_open(file)
         return next_file
 
+    def begin_at(self, start: PhysicalOffset) -> None:
+        """Let a log without files begin at `start`; its first file is created there."""
+        assert not self._files
+        self.end = self.flushed = start
+
+    def file_for_copy(self, offset: PhysicalOffset) -> MappedFile:
+        """Find the file of the byte after everything received so far; creates one if needed.
+
+        For a copy of another log, whose files need no blank record from us.
+        """
+        if self._closed:
+            raise StateError("the log is closed")
+        with self._files_lock:
+            if self._files and offset < self._files[-1].end_offset:
+                return self._files[-1]
+            next_file, self._next_file = self._next_file, None
+            if next_file is None:
+                next_file = self._create(offset)
+            assert next_file.first_offset == offset
+            before = self._files[-1:]
+            self._files = (*self._files, next_file)
+        for file in before:
+            self._keep_open(file)
+        return next_file
+
     def _create(self, first_offset: int) -> MappedFile:
         # Compat: with several folders, Java places file i in folder i modulo their number.
         folders = [f for f in self._writable_folders if f not in self.full_folders]
@@ -229,6 +273,18 @@ class CommitLog:
             return None
         content = file.pread(offset - file.first_offset, size)
         return content if len(content) == size else None
+
+    def stretch_at(self, offset: int, end: int, size_max: int) -> LogStretch | None:
+        """Bytes from `offset` on, in one file and below `end`; None if the log has none there."""
+        file = self.file_at(offset) if offset < end else None
+        if file is None:
+            return None
+        size = min(end, file.end_offset) - offset
+        try:
+            return LogStretch(file.opened(), offset - file.first_offset, min(size, size_max))
+        except (FileNotFoundError, StateError):
+            # Retention has deleted it meanwhile.
+            return None
 
     def pread_nowait(self, offset: int, size: int) -> bytearray | None:
         """Read bytes as `pread` does; BlockingIOError if it would wait for the disk."""

@@ -23,7 +23,7 @@ from orbitmq.store.index.consume_queues import ConsumeQueues
 from orbitmq.store.index.deleted_topics import DeletedTopics
 from orbitmq.store.index.dispatcher import Dispatcher
 from orbitmq.store.index.key_indexes import KeyIndexes
-from orbitmq.store.index.watermark import Watermark
+from orbitmq.store.index.watermark import Watermark, read_watermark
 from orbitmq.store.log.commit_log import CommitLog
 from orbitmq.store.opening.abort_file import AbortFile
 from orbitmq.store.opening.checkpoint import Checkpoint
@@ -133,15 +133,18 @@ class Parts:
     resources: ExitStack
 
 
-def open_parts(config: StoreConfig, clock: Clock) -> Parts:
-    """Open a store; on failure everything is released again."""
+def open_parts(config: StoreConfig, clock: Clock, *, held: bool = False) -> Parts:
+    """Open a store; on failure everything is released again.
+
+    With `held`, no more is visible than before; otherwise the whole log is.
+    """
     root = config.root.expanduser()
     with ExitStack() as resources:
         resources.callback(DirectoryLock(root, config.modes).release)
         try:
             refuse_misplaced(root)
             refuse_foreign_kinds(root)
-            parts = _Opening(root, config, clock, resources).run()
+            parts = _Opening(root, config, clock, resources).run(held=held)
         except OSError as error:
             path = Path(error.filename) if error.filename else root
             raise write_failure(path, error, what="something") from error
@@ -204,7 +207,7 @@ class _Opening:
             self._checkpoint
         )
 
-    def run(self) -> Parts:
+    def run(self, *, held: bool) -> Parts:
         shape = self._shape_file.saved
         if shape is None or shape.sizes != self._sizes:
             refuse_other_sizes(self._root, self._sizes)
@@ -227,6 +230,7 @@ class _Opening:
             if self._clean:
                 self._abort_file.remove()
             raise
+        shown = self._shown_before(recovered.end) if held else recovered.end
         rebuilt = bool(self._queues.ends_before)
         if rebuilt:
             if unmarked is not None:
@@ -234,7 +238,7 @@ class _Opening:
             trouble = _unless_full(self._note_rebuild) or trouble
             self._queues.delete_dropped()
         try:
-            self._feed(recovered.end)
+            self._feed(shown)
         except DiskFullError as error:
             trouble = trouble or error
         saver = ProgressSaver(
@@ -259,7 +263,7 @@ class _Opening:
         trouble = trouble or _unless_full(
             lambda: self._shape_file.write(Shape(self._log.start, self._sizes))
         )
-        visible = min(self._dispatcher.position, recovered.end) if trouble else recovered.end
+        visible = min(self._dispatcher.position, shown) if trouble else shown
         watermark = Watermark(self._root / OWN_FOLDER, visible, self._modes)
         self._resources.callback(watermark.close)
         return Parts(
@@ -314,6 +318,14 @@ class _Opening:
                 recovered.torn_reason or "whole",
             )
         return recovered
+
+    def _shown_before(self, end: PhysicalOffset) -> PhysicalOffset:
+        """How far the log was visible when the store was last open."""
+        before = read_watermark(self._root / OWN_FOLDER) if self._ours else None
+        if before is None:
+            return end
+        # A crash of the machine may have lost the newest value; what is in a queue was visible.
+        return min(max(before, self._dispatcher.position), end)
 
     def _flushed(self, known: Known, recovered: Recovered) -> PhysicalOffset:
         """How far the log is certainly on disk."""

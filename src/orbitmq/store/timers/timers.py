@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from orbitmq.clock import Clock
     from orbitmq.disk import FileModes
+    from orbitmq.model.versions import DataVersion
     from orbitmq.record.decode import StoredMessage
     from orbitmq.store.message_store import MessageStore
 
@@ -181,6 +182,10 @@ class Timers:
         self._saved_ms = self.read_ms
         self._saved_position = position
         self._chains.drop_before(self.read_ms)
+
+    def saved(self) -> tuple[TimerProgress, DataVersion]:
+        """The progress on disk and its version, for slaves; without any, one that says nothing."""
+        return self._files.saved or TimerProgress(), self._files.version
 
     def needed_from(self) -> PhysicalOffset:
         """The oldest record of the commit log that is still needed; from any thread."""

@@ -374,3 +374,14 @@ def test_any_history_survives_a_restart(
         for queue_id in range(3)
         if (offset := before.take_reset(group, topic, queue_id)) is not None
     }
+
+
+async def test_a_file_of_half_a_million_queues_is_loaded(tmp_path: Path) -> None:
+    queues = ",".join(f"{queue_id}:1234567" for queue_id in range(1000))
+    topics = ",".join(f'"T{number}@g":{{{queues}}}' for number in range(500))
+    (tmp_path / "consumerOffset.json").write_text(f'{{"offsetTable":{{{topics}}}}}')
+
+    offsets = await loaded(tmp_path)
+
+    assert len(offsets.topics_of("g")) == 500
+    assert offsets.get("g", "T499", 999) == 1234567

@@ -13,6 +13,7 @@ from orbitmq.clock import ManualClock
 from orbitmq.errors import GroupMissingError, GroupRefusedError, NameRuleError
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.names import PREDEFINED_GROUPS
+from orbitmq.model.versions import DataVersion
 
 # As RocketMQ 4.9.7 writes it, cut down to one group.
 FILE_OF_4_9 = b"""{
@@ -160,5 +161,57 @@ async def test_forbidden_topics_of_a_group_are_deleted_with_it(tmp_path: Path) -
     assert table.forbidden_bits("g", "U") == 3
     assert table.forbidden_bits("g", "T") == table.forbidden_bits("h", "T") == 0
     await table.delete("g")
+
+    assert table.forbidden == {}
+
+
+# --- a slave ----------------------------------------------------------------------------------
+
+VERSION = DataVersion(counter=7, state_version=2, timestamp=9)
+
+
+async def test_a_slave_has_the_groups_and_the_version_of_its_master(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    await table.ensure("gone")
+    await table.forbid("gone", "T", 2)
+    tools = GroupConfig(name="TOOLS_CONSUMER", retries_max=5)
+
+    await table.follow(
+        {"g": GroupConfig(name="g"), "TOOLS_CONSUMER": tools}, {"g": {"T": 4}}, VERSION
+    )
+
+    for copy in (table, await loaded(tmp_path)):
+        assert set(copy.groups) == {"g", *PREDEFINED_GROUPS}
+        assert copy.get("TOOLS_CONSUMER") == tools
+        assert copy.forbidden == {"g": {"T": 4}}
+        assert copy.data_version == VERSION
+
+
+@pytest.mark.parametrize(
+    ("groups", "reason"),
+    [
+        ({"g": GroupConfig(name="h")}, "group 'h', listed as 'g', cannot have this name"),
+        ({"": GroupConfig(name="")}, "cannot have this name"),
+        ({name: GroupConfig(name=name) for name in "abcdefghij"}, "of at most 9; cannot add 10"),
+    ],
+)
+async def test_an_unusable_table_of_a_master_changes_nothing(
+    tmp_path: Path, groups: dict[str, GroupConfig], reason: str
+) -> None:
+    table = await loaded(tmp_path, groups_max=9)
+    before = table.data_version
+
+    with pytest.raises(GroupRefusedError, match=reason):
+        await table.follow(groups, {}, VERSION)
+
+    assert set(table.groups) == set(PREDEFINED_GROUPS)
+    assert table.data_version == before
+
+
+async def test_too_much_forbidden_by_a_master_changes_nothing(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    with pytest.raises(GroupRefusedError, match="forbidden 100001 topics, of at most 100000"):
+        await table.follow({}, {"g": {str(number): 4 for number in range(100_001)}}, VERSION)
 
     assert table.forbidden == {}

@@ -26,6 +26,7 @@ from orbitmq.protocol.requests.statistics import (
     GetTimeSpans,
     ListConsumedTopics,
     QueueTimeSpans,
+    Replication,
     SubscriptionReply,
 )
 from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
@@ -44,6 +45,7 @@ def _handlers(parts: BrokerParts, samples: Samples | None = None) -> StatisticsR
         members=parts.members,
         progress=parts.progress,
         samples=samples,
+        replication=Replication,
         runtime=parts.runtime(samples),
     )
 

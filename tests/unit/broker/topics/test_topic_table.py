@@ -14,6 +14,7 @@ from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import ManualClock
 from orbitmq.errors import NameRuleError, TopicMissingError, TopicRefusedError
 from orbitmq.model.topics import TopicConfig
+from orbitmq.model.versions import DataVersion
 
 # As RocketMQ 5.5.0 writes it, cut down to three topics; the last as 4.9.7 does.
 JAVA_FILE = b"""{
@@ -325,3 +326,77 @@ async def test_a_listener_that_fails_does_not_fail_the_change(
 
     assert told == [frozenset({"T"})]
     assert "topic listener failed" in caplog.text
+
+
+# --- a slave ----------------------------------------------------------------------------------
+
+VERSION = DataVersion(counter=7, state_version=2, timestamp=9)
+
+
+async def test_a_slave_has_the_topics_and_the_version_of_its_master(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    system = set(table.topics)
+    await table.put(TopicConfig(name="gone"))
+    kept = await table.put(TopicConfig(name="kept"))
+    changes: list[frozenset[str]] = []
+    table.listen(changes.append)
+    template = TopicConfig(name="TBW102", read_queues=2, write_queues=2)
+
+    await table.follow(
+        {
+            "kept": TopicConfig(name="kept"),
+            "new": TopicConfig(name="new"),
+            "TBW102": template,
+            "a.broker": TopicConfig(name="a.broker"),
+        },
+        VERSION,
+    )
+
+    for copy in (table, await loaded(tmp_path)):
+        assert set(copy.topics) == {"kept", "new", "a.broker", *system}
+        assert copy.get("TBW102") == template
+        assert copy.data_version == VERSION
+    assert table.get("kept") is kept
+    assert changes == [frozenset({"gone", "new", "TBW102", "a.broker"})]
+
+
+async def test_a_slave_that_lacks_a_change_keeps_its_version(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+    before = table.data_version
+
+    await table.follow({"new": TopicConfig(name="new")}, None)
+
+    assert table.get("new") is not None
+    assert table.data_version == before
+
+
+@pytest.mark.parametrize(
+    ("topics", "reason"),
+    [
+        ([TopicConfig(name="../T")], "'../T', listed as '../T', cannot have this name"),
+        ([TopicConfig(name="..")], "cannot have this name"),
+        ([TopicConfig(name="")], "cannot have this name"),
+        ([TopicConfig(name="x" * 256)], "cannot have this name"),
+        ([TopicConfig(name="T", read_queues=-1)], "cannot have -1 read queues"),
+        ([TopicConfig(name="T", permission=-1)], "cannot have permission -1"),
+        ([TopicConfig(name=str(number)) for number in range(31)], "of at most 30; cannot add 31"),
+        ([TopicConfig(name=name, read_queues=3000) for name in "ab"], "6000 queues, of at most 5"),
+    ],
+)
+async def test_an_unusable_table_of_a_master_changes_nothing(
+    tmp_path: Path, topics: list[TopicConfig], reason: str
+) -> None:
+    table = await loaded(tmp_path, topics_max=30, queues_max=5000)
+    before = dict(table.topics), table.data_version
+
+    with pytest.raises(TopicRefusedError, match=reason):
+        await table.follow({topic.name: topic for topic in topics}, VERSION)
+
+    assert (table.topics, table.data_version) == before
+
+
+async def test_a_topic_listed_under_another_name_is_refused(tmp_path: Path) -> None:
+    table = await loaded(tmp_path)
+
+    with pytest.raises(TopicRefusedError, match="topic 'b', listed as 'a', cannot"):
+        await table.follow({"a": TopicConfig(name="b")}, VERSION)

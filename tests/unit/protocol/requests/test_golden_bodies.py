@@ -49,6 +49,7 @@ from orbitmq.protocol.requests.groups import (
 )
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.locking import LockedQueues, QueuesToLock
+from orbitmq.protocol.requests.metadata import ConsumeModeTable, TimerMetrics
 from orbitmq.protocol.requests.offsets import ListedQueueOffset, QueueOffsetList, QueueOffsetTable
 from orbitmq.protocol.requests.pending import PendingCounts, PendingMessage, PendingPage
 from orbitmq.protocol.requests.queries import QueueEntries, QueueEntry
@@ -265,6 +266,16 @@ GROUPS: list[Row] = [
         b'"forbiddenTable":{"g":{"T":4}},"subscriptionGroupTable":{"g":' + group_json(b"g") + b"}}",
         "",
     ),
+    (
+        TimerMetrics(
+            data_version=DataVersion(counter=1, timestamp=7),
+            counts={"T": {"count": 2, "timeStamp": 7}},
+        ),
+        b'{"dataVersion":{"counter":1,"stateVersion":0,"timestamp":7},'
+        b'"timingCount":{"T":{"count":2,"timeStamp":7}}}',
+        "",
+    ),
+    (ConsumeModeTable(), b'{"messageRequestModeMap":{}}', ""),
     (
         Readability(group="g", topic="T", readable=False),
         b'{"group":"g","readable":false,"topic":"T"}',

@@ -25,6 +25,7 @@ from orbitmq.protocol.requests import (
     key_values,
     locking,
     maintenance,
+    metadata,
     offsets,
     pending,
     pulling,
@@ -252,6 +253,9 @@ OFFSETS = [
     row(REPLY, offsets.OldestTimeReply(timestamp_ms=Long(-1)), "timestamp=-1"),
     row(43, offsets.GetAllCommittedOffsets()),
     row(45, offsets.GetDelayProgress()),
+    row(60, metadata.GetTimerCheckpoint()),
+    row(61, metadata.GetTimerMetrics()),
+    row(402, metadata.ListConsumeModes()),
     row(
         222,
         offsets.ResetOffsets(topic="T", group="g", timestamp_ms=Long(-1), force=True),
@@ -551,6 +555,12 @@ BROKERS = [
         ),
         "clusterName=C brokerAddr=a:1 brokerName=b brokerId=3",
     ),
+    row(
+        21_251,
+        registration.ForgetEpoch(cluster_name="C", broker_name="b"),
+        "clusterName=C brokerName=b",
+    ),
+    row(REPLY, registration.ForgetEpochReply(epoch=Long(3)), "epoch=3"),
     row(
         904,
         registration.BrokerHeartbeat(cluster_name="C", broker_address="a:1", broker_name="b"),

@@ -19,7 +19,7 @@ from orbitmq.client.core import namespaces
 from orbitmq.client.core.sending import send_plan
 from orbitmq.client.core.sending.broker_faults import SLOW_FROM_MS, BrokerFaults
 from orbitmq.client.core.sending.send_plan import SendMode
-from orbitmq.client.core.sending.send_results import SendResult, SendStatus, durability_of
+from orbitmq.client.core.sending.send_results import SendResult, SendStatus, count_of, durability_of
 from orbitmq.errors import BrokerUnknownError, FailedTry, OrbitError, ProtocolError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.codes import ResponseCode
@@ -445,4 +445,6 @@ def result_of(
         trace_on=fields.get("TRACE_ON") != "false",
         recall_handle=fields.get("recallHandle"),
         durability=durability_of(status, fields.get("durability")),
+        copies=count_of(fields.get("copies")),
+        copies_on_disk=count_of(fields.get("copiesOnDisk")),
     )

@@ -37,6 +37,11 @@ _DURABILITY: Final = {
 _REPORTED: Final = {"DISK": Durability.DISK, "MEMORY": Durability.MEMORY}
 
 
+def count_of(reported: str | None) -> int | None:
+    """Return a number of copies as a broker reported it; None if it did not."""
+    return int(reported) if reported is not None and reported.isdecimal() else None
+
+
 def durability_of(status: SendStatus, reported: str | None) -> Durability:
     """Return the durability of a message by its status and what an OrbitMQ broker reported."""
     if status is SendStatus.OK and reported is not None:
@@ -61,6 +66,9 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
     # To recall a delayed message, if the broker supports that.
     recall_handle: str | None = None
     durability: Durability = Durability.PROMISED
+    # How many brokers had it, and how many of them on disk; None if the broker did not say.
+    copies: int | None = None
+    copies_on_disk: int | None = None
 
     def each(self, count: int) -> list[SendResult]:
         """Return the results of the `count` messages of a batch, in order."""
@@ -80,6 +88,8 @@ class SendResult(msgspec.Struct, frozen=True, kw_only=True):
                 region=self.region,
                 trace_on=self.trace_on,
                 durability=self.durability,
+                copies=self.copies,
+                copies_on_disk=self.copies_on_disk,
             )
             for index, (message_id, offset_id) in enumerate(
                 zip(message_ids, offset_ids, strict=True)

@@ -1,0 +1,101 @@
+"""Following: tells slaves of ours how far the log is visible."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.clock import time_limit
+from orbitmq.errors import RequestRefusedError
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.replication import FollowMaster, FollowReply
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orbitmq.broker.replication.copies import Copies
+    from orbitmq.clock import Clock
+    from orbitmq.protocol.command import Command
+    from orbitmq.store.message_store import MessageStore
+    from orbitmq.transport.connection import Connection
+    from orbitmq.transport.request_loop import Handler
+
+WAIT_MS_MAX: Final = 5000
+WAITING_MAX: Final = 256
+# Slaves learn of what became visible in steps of this many milliseconds.
+_PACE_MS: Final = 5
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class FollowRequests:
+    """Answers slaves; each waits until there is something new."""
+
+    broker_name: Callable[[], str]
+    is_master: bool
+    store: MessageStore
+    copies: Copies
+    log_file_bytes: int
+    clock: Clock
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop, init=False)
+    _waiting: set[asyncio.Future[None]] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self.store.on_visible(self._shown)
+
+    def by_code(self) -> Mapping[int, Handler]:
+        """The handlers by request code."""
+        return {RequestCode.FOLLOW_MASTER: self.follow}
+
+    async def follow(self, _: Connection, request: Command) -> Command:
+        """Return how far the log is visible, once that is more than the slave knows."""
+        asked = FollowMaster.decode(request.fields)
+        if asked.broker_name != self.broker_name():
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"this broker is {self.broker_name()!r}, and a slave of {asked.broker_name!r} "
+                "cannot follow it",
+                hint="master and slaves have the same brokerName",
+            )
+        if asked.link:
+            name = f"{asked.broker_id} at {asked.broker_address[:255]}"
+            self.copies.introduce(asked.link, name, is_flushed=asked.is_flushed)
+        await self._wait_above(asked.visible, min(asked.wait_ms, WAIT_MS_MAX))
+        store = self.store
+        return request.reply(
+            FollowReply(
+                visible=Long(store.visible),
+                log_start=Long(store.log_start),
+                log_end=Long(store.log_end),
+                log_file_bytes=Long(self.log_file_bytes),
+                is_master=self.is_master,
+            )
+        )
+
+    async def _wait_above(self, visible: int, wait_ms: int) -> None:
+        if wait_ms <= 0 or len(self._waiting) >= WAITING_MAX:
+            return
+        if self.store.visible <= visible:
+            shown: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.add(shown)
+            try:
+                async with time_limit(self.clock, wait_ms):
+                    if self.store.visible <= visible:
+                        await shown
+            except TimeoutError:
+                return
+            finally:
+                self._waiting.discard(shown)
+        await self.clock.sleep_ms(_PACE_MS)
+
+    def _shown(self, _: object) -> None:
+        # Perf: a hop to the loop only while a slave waits.
+        if self._waiting:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for shown in self._waiting:
+            if not shown.done():
+                shown.set_result(None)

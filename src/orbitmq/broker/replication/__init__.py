@@ -1,0 +1,1 @@
+"""Replication: a master streams its log, slaves copy it."""

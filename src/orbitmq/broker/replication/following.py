@@ -1,0 +1,218 @@
+"""A slave: finds its master, copies its log and tables, shows the same.
+
+Threads: the event loop's; the log is copied in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from orbitmq.broker.replication.log_comparison import LogComparison
+from orbitmq.broker.replication.log_receiver import LogReceiver
+from orbitmq.disk import off_loop
+from orbitmq.errors import CopyError, NeedsOrbitError, OrbitError
+from orbitmq.lifecycle import OwnedTasks, Periodic
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.replication import FollowMaster, FollowReply
+from orbitmq.protocol.requests.statistics import MasterLink
+
+if TYPE_CHECKING:
+    from orbitmq.broker.replication.config import ReplicationConfig
+    from orbitmq.clock import Clock
+    from orbitmq.protocol.requests.registration import RegisterBroker, RegisterBrokerReply
+    from orbitmq.store.message_store import MessageStore
+    from orbitmq.transport.rpc_client import RpcClient
+
+log = logging.getLogger(__name__)
+
+_TABLES_INTERVAL_MS: Final = 3000
+_SEARCH_INTERVAL_MS: Final = 5000
+_FOLLOW_WAIT_MS: Final = 1000
+_RETRY_MS: Final = 500
+_CHECK_TIMEOUT_S: Final = 60
+
+
+class Following:
+    """Keeps this slave a copy of its master."""
+
+    def __init__(  # noqa: PLR0913  # by name, from one place
+        self,
+        *,
+        store: MessageStore,
+        rpc: RpcClient,
+        identity: Callable[[], RegisterBroker],
+        is_flushed: bool,
+        log_file_bytes: int,
+        register: Callable[[], Awaitable[None]],
+        copy_tables: Callable[[str], Awaitable[None]],
+        config: ReplicationConfig,
+        clock: Clock,
+    ) -> None:
+        """Prepare to follow.
+
+        `register` asks the name servers who the master is, which arrives at `found`. `copy_tables`
+        copies the master's topics, groups and progress.
+        """
+        self._store = store
+        self._rpc = rpc
+        self._identity = identity
+        self._is_flushed = is_flushed
+        self._log_file_bytes = log_file_bytes
+        self._register = register
+        self._copy_tables = copy_tables
+        self._config = config
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        # The master's address for requests, and the one for its log; empty if nobody knows.
+        self._master = ""
+        self._log_address = config.master_address
+        self._log_comparison = LogComparison(store=store, rpc=rpc)
+        self._receiver = LogReceiver(
+            store=store,
+            address=lambda: self._log_address if self._master else "",
+            prepare=self._prepare,
+            config=config,
+            clock=clock,
+        )
+        self._tasks = OwnedTasks()
+        self._periodics = [
+            Periodic("tables of the master", _TABLES_INTERVAL_MS, self._copy_all, clock),
+            Periodic("search for the master", _SEARCH_INTERVAL_MS, self._search, clock),
+        ]
+
+    @property
+    def master(self) -> str:
+        """The master's address; empty if nobody knows it."""
+        return self._master
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the log arrives."""
+        return self._receiver.link is not None
+
+    @property
+    def failure(self) -> str:
+        """Why the log does not arrive; empty if it does, or nobody knows the master."""
+        return self._receiver.failure
+
+    @property
+    def status(self) -> MasterLink:
+        """The link to the master, as tools show it."""
+        link = self._receiver.link
+        return MasterLink(
+            address=link.address if link is not None else None,
+            end_offset=self._store.log_end,
+            flushed_offset=self._store.flushed,
+        )
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._receiver.start()
+        self._tasks.start(self._follow(), name="what the master shows")
+        for periodic in self._periodics:
+            periodic.start()
+
+    async def stop(self) -> None:
+        """Stop following."""
+        for periodic in self._periodics:
+            await periodic.stop()
+        await self._tasks.cancel()
+        await off_loop(self._receiver.stop)
+
+    def found(self, reply: RegisterBrokerReply) -> None:
+        """Note what a name server says of the master."""
+        master, log_address = reply.master_address or "", reply.ha_address or ""
+        if not master or (not log_address and not self._config.master_address):
+            return
+        log_address = self._config.master_address or log_address
+        if (master, log_address) != (self._master, self._log_address):
+            log.info("master found address=%s log=%s", master, log_address)
+            self._master, self._log_address = master, log_address
+            self._receiver.reconnect()
+            self._tasks.start(self._copy_all(), name="first tables of the master")
+
+    # --- tables ---------------------------------------------------------------------------------
+
+    async def _copy_all(self) -> None:
+        if self._master:
+            await self._copy_tables(self._master)
+
+    async def _search(self) -> None:
+        if not self.is_linked:
+            await self._register()
+
+    # --- the log --------------------------------------------------------------------------------
+
+    def _prepare(self, _: str) -> None:
+        """Check that this log is a part of the master's; in the receiver's thread."""
+        checking = asyncio.run_coroutine_threadsafe(self._check(self._master), self._loop)
+        try:
+            checking.result(_CHECK_TIMEOUT_S)
+        except TimeoutError:
+            checking.cancel()
+            raise CopyError(
+                f"the master {self._master} took over {_CHECK_TIMEOUT_S} s to compare the logs"
+            ) from None
+
+    async def _check(self, master: str) -> None:
+        try:
+            reply = await self._ask(master, wait_ms=0)
+        except NeedsOrbitError:
+            reply = None
+        if reply is not None:
+            self._check_reply(master, reply)
+        await self._log_comparison.check(master)
+
+    def _check_reply(self, master: str, reply: FollowReply) -> None:
+        if not reply.is_master:
+            raise CopyError(f"the broker {master} is no master any more")
+        if reply.log_file_bytes != self._log_file_bytes:
+            raise CopyError(
+                f"the master {master} has log files of {reply.log_file_bytes} bytes, and this slave "
+                f"of {self._log_file_bytes}",
+                hint="set mappedFileSizeCommitLog to the master's value, and empty this store",
+            )
+
+    # --- what is visible ------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Show what is visible at the master, and no more."""
+        while True:
+            link = self._receiver.link
+            if link is None or not self._master:
+                await self._clock.sleep_ms(_RETRY_MS)
+                continue
+            try:
+                reply = await self._ask(self._master, wait_ms=_FOLLOW_WAIT_MS)
+                limit: PhysicalOffset | None = PhysicalOffset(reply.visible)
+            except NeedsOrbitError:
+                # Java's master shows what it has stored, and a slave what it has copied.
+                limit = None
+            except OrbitError:
+                await self._clock.sleep_ms(_RETRY_MS)
+                continue
+            if self._receiver.link is link:
+                await off_loop(self._store.limit_visible, limit)
+            if limit is None:
+                await self._clock.sleep_ms(_SEARCH_INTERVAL_MS)
+
+    async def _ask(self, master: str, *, wait_ms: int) -> FollowReply:
+        identity = self._identity()
+        link = self._receiver.link
+        reply = await self._rpc.call(
+            master,
+            FollowMaster(
+                broker_name=identity.broker_name,
+                broker_id=identity.broker_id,
+                broker_address=identity.broker_address,
+                link=link.local if link is not None else "",
+                is_flushed=self._is_flushed,
+                visible=Long(self._store.visible),
+                wait_ms=wait_ms,
+            ),
+        )
+        return FollowReply.decode(reply.fields)

@@ -1,0 +1,198 @@
+"""A broker group in this process: a name server, a master and slaves, on sockets and on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from orbitmq.broker.app import Broker, load_settings
+from orbitmq.broker.replication.log_stream import PIECE, REPORT
+from orbitmq.nameserver import app as name_server_app
+from orbitmq.protocol.command import Command, request
+from orbitmq.protocol.requests.topics import UpdateTopic
+from orbitmq.transport.rpc_client import RpcClient
+from tests.integration.broker.conftest import pull_header, send_header
+from tests.waiting import until
+
+FILE_BYTES = 1 << 20
+_OPTIONS = {
+    "bindAddress": "127.0.0.1",
+    "brokerIP1": "127.0.0.1",
+    "brokerName": "group-a",
+    "mappedFileSizeCommitLog": str(FILE_BYTES),
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "timerWheelEnable": "false",
+}
+
+
+class HandSlave:
+    """A slave moved by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def report(self, offset: int) -> None:
+        """Report what it has."""
+        self._writer.write(REPORT.pack(offset))
+        await self._writer.drain()
+
+    async def piece(self) -> tuple[int, bytes]:
+        """Receive a piece of the log, and its offset."""
+        offset, size = PIECE.unpack(await self._reader.readexactly(PIECE.size))
+        return offset, await self._reader.readexactly(size)
+
+    async def ended(self) -> bool:
+        """Whether the master closes the connection, whatever it sends before."""
+        while await self._reader.read(65_536):
+            pass
+        return True
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._writer.close()
+
+
+class Group:
+    """Brokers of one name; each has a folder and keeps its port across restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rpc = RpcClient()
+        self.brokers: dict[int, Broker] = {}
+        self._ports: dict[int, int] = {}
+        self._options: dict[int, dict[str, str]] = {}
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._name_server = name_server_app.NameServer(
+            name_server_app.load_settings(
+                flags={
+                    "bindAddress": "127.0.0.1",
+                    "listenPort": "0",
+                    "kvConfigPath": str(self.folder / "kvConfig.json"),
+                }
+            )
+        )
+        await self._name_server.start()
+        self._opened.push_async_callback(self._name_server.stop)
+        await self.rpc.start()
+        self._opened.push_async_callback(self.rpc.stop)
+        self._opened.push_async_callback(self._stop_all)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
+
+    async def _stop_all(self) -> None:
+        # Slaves last: a master that stops waits for them.
+        for broker_id in sorted(self.brokers):
+            await self.stop(broker_id)
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    async def start(self, broker_id: int = 0, **options: str) -> Broker:
+        """Start a broker, with the options of its last start unless others are given."""
+        chosen = options or self._options.get(broker_id, {})
+        self._options[broker_id] = chosen
+        flags = {
+            **_OPTIONS,
+            "namesrvAddr": f"127.0.0.1:{self._name_server.port}",
+            "brokerId": str(broker_id),
+            "storePathRootDir": str(self.folder / str(broker_id)),
+            "listenPort": str(self._ports.get(broker_id, 0)),
+            **chosen,
+        }
+        if broker_id:
+            flags["brokerRole"] = "SLAVE"
+        broker = Broker(load_settings(flags=flags))
+        await broker.start()
+        self._ports[broker_id] = broker.port
+        self.brokers[broker_id] = broker
+        return broker
+
+    async def stop(self, broker_id: int) -> None:
+        """Stop a broker cleanly."""
+        await self.brokers.pop(broker_id).stop()
+
+    async def pair(
+        self, *, slaves: int = 1, options: Mapping[str, str] | None = None
+    ) -> tuple[Broker, ...]:
+        """Start a master and slaves, and wait until all are connected."""
+        started = [await self.start(number, **(options or {})) for number in range(slaves + 1)]
+        await self.until_linked(slaves)
+        return tuple(started)
+
+    async def until_linked(self, slaves: int = 1) -> None:
+        """Wait until the master has this many slaves."""
+        copies = self.brokers[0].replication.copies
+        await until(lambda: len(copies) == slaves)
+
+    async def until_copied(self, broker_id: int = 1) -> None:
+        """Wait until a slave shows all that its master shows."""
+        master, slave = self.brokers[0].store, self.brokers[broker_id].store
+        await until(lambda: slave.visible == master.visible == master.log_end)
+
+    async def kill(self, broker_id: int) -> None:
+        """End a broker as a kill does: its files stay as they are now."""
+        broker = self.brokers.pop(broker_id)
+        folder = self.folder / str(broker_id)
+        image = folder.with_name(f"{broker_id}.killed")
+        await broker.abort()
+        await asyncio.to_thread(shutil.copytree, folder, image)
+        await broker.stop()
+        await asyncio.to_thread(shutil.rmtree, folder)
+        image.rename(folder)
+
+    async def connect_slave(self) -> HandSlave:
+        """Connect to the master's log as a slave that does what the test says."""
+        port = self.brokers[0].port + 1
+        slave = HandSlave(*await asyncio.open_connection("127.0.0.1", port))
+        self._opened.callback(slave.close)
+        return slave
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def address(self, broker_id: int = 0) -> str:
+        """Where a broker takes requests."""
+        return self.brokers[broker_id].advertised
+
+    async def create_topic(self, name: str = "T", queues: int = 1) -> None:
+        await self.rpc.call(
+            self.address(),
+            UpdateTopic(
+                topic=name,
+                template_topic="TBW102",
+                read_queues=queues,
+                write_queues=queues,
+                permission=6,
+                filter_type="SINGLE_TAG",
+            ),
+        )
+
+    async def send(self, body: bytes = b"body", broker_id: int = 0, **fields: Any) -> Command:
+        """Send a message; returns the answer, whatever its code."""
+        asked = request(send_header(**fields), body)
+        return await self.rpc.invoke(self.address(broker_id), asked, timeout_ms=30_000)
+
+    async def pull(self, broker_id: int, offset: int = 0, **fields: Any) -> Command:
+        """Pull messages; returns the answer, whatever its code."""
+        asked = request(pull_header(offset=offset, **fields))
+        return await self.rpc.invoke(self.address(broker_id), asked)
+
+    def log_of(self, broker_id: int) -> bytes:
+        """All bytes of a broker's log."""
+        store = self.brokers[broker_id].store
+        parts: list[bytes] = []
+        at: int = store.log_start
+        while at < store.log_end:
+            size = min(FILE_BYTES - at % FILE_BYTES, store.log_end - at)
+            parts.append(store.parts.log.pread(at, size) or b"")
+            at += size
+        return b"".join(parts)

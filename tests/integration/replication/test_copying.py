@@ -1,0 +1,78 @@
+"""Slaves copy their master's log, and show what it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orbitmq.protocol.codes import ResponseCode
+from tests.integration.replication.group import FILE_BYTES, Group
+
+
+async def test_an_empty_slave_copies_the_whole_log(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.start(0)
+        await group.create_topic()
+        body = b"x" * 100_000
+        for number in range(3 * FILE_BYTES // len(body)):
+            await group.send(body + b"%d" % number)
+
+        await group.start(1)
+        await group.until_copied()
+
+        assert len(group.brokers[0].store.file_starts()) > 2
+        assert group.log_of(1) == group.log_of(0)
+
+
+async def test_a_slave_shows_messages_as_they_are_sent(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+        for number in range(20):
+            await group.send(b"%d" % number)
+        await group.until_copied()
+
+        store = group.brokers[1].store
+        assert store.end_of("T", 0) == 20
+        assert group.log_of(1) == group.log_of(0)
+
+
+async def test_a_slave_resumes_after_a_restart(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+        await group.send(b"one")
+        await group.until_copied()
+        await group.stop(1)
+        await group.send(b"two")
+
+        await group.start(1)
+        await group.until_copied()
+
+        assert group.log_of(1) == group.log_of(0)
+
+
+async def test_a_slave_resumes_after_the_restart_of_its_master(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+        await group.send(b"one")
+        await group.until_copied()
+        await group.stop(0)
+
+        await group.start(0)
+        await group.send(b"two")
+        await group.until_linked()
+        await group.until_copied()
+
+        assert group.log_of(1) == group.log_of(0)
+
+
+async def test_a_slave_refuses_messages_and_names_its_master(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+
+        reply = await group.send(broker_id=1)
+
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert group.address(0) in reply.remark
