@@ -55,6 +55,7 @@ from orbitmq.broker.registration import Registration
 from orbitmq.broker.replication.assembly import Replication, check_role
 from orbitmq.broker.replication.config import BrokerRole, ReplicationConfig
 from orbitmq.broker.replication.following import Following
+from orbitmq.broker.replication.metadata import MetadataCopy
 from orbitmq.broker.replication.read_only_requests import read_only_handlers
 from orbitmq.broker.reporting import Reporting
 from orbitmq.broker.send_replies import SendReplies
@@ -366,6 +367,7 @@ class Broker:
             offsets=self.offsets,
             delays=self._delay_progress,
         )
+        self.offsets.note_commits(on=self.replication.is_slave)
         if self.replication.is_slave:
             return
         for name in {*self.topics.topics, *self.store.memory_topics}:
@@ -454,6 +456,7 @@ class Broker:
             locks=self.locks,
             notices=self._notices,
             clock=self._clock,
+            creates_groups=not self.replication.is_slave,
         )
         handlers: dict[int, Handler] = {}
         for family in (*self._families(), clients, reporting.requests()):
@@ -606,13 +609,26 @@ class Broker:
             is_flushed=store_config.flush_mode is FlushMode.SYNC,
             log_file_bytes=store_config.log_file_bytes,
             register=self.registration.register_all,
-            copy_tables=self._copy_tables,
+            copy_tables=MetadataCopy(
+                topics=self.topics,
+                groups=self.groups,
+                offsets=self.offsets,
+                delays=self._delay_progress,
+                delete_topic=self._delete_topic,
+                log_end=lambda: self.store.log_end,
+                rpc=self._rpc,
+                folder=store_config.root.expanduser() / OWN_FOLDER,
+                clock=self._clock,
+                modes=store_config.modes,
+            ).copy_from,
             config=self._replication_config(),
             clock=self._clock,
         )
 
-    async def _copy_tables(self, master: str) -> None:
-        """Copy the master's tables."""
+    async def _delete_topic(self, topic: str) -> None:
+        """Delete what is left of a topic that the master deleted."""
+        self.offsets.delete_topic(topic)
+        await off_loop(self.store.delete_topic, topic)
 
     def _registered(self, reply: RegisterBrokerReply) -> None:
         if self.replication.following is not None:

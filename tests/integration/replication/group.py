@@ -13,6 +13,8 @@ from orbitmq.broker.app import Broker, load_settings
 from orbitmq.broker.replication.log_stream import PIECE, REPORT
 from orbitmq.nameserver import app as name_server_app
 from orbitmq.protocol.command import Command, request
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.offsets import CommitOffset
 from orbitmq.protocol.requests.topics import UpdateTopic
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import pull_header, send_header
@@ -185,6 +187,13 @@ class Group:
         """Pull messages; returns the answer, whatever its code."""
         asked = request(pull_header(offset=offset, **fields))
         return await self.rpc.invoke(self.address(broker_id), asked)
+
+    async def commit(self, topic: str, offset: int, broker_id: int = 0) -> None:
+        """Commit an offset of group g in queue 0."""
+        await self.rpc.call(
+            self.address(broker_id),
+            CommitOffset(consumer_group="g", topic=topic, queue_id=0, commit_offset=Long(offset)),
+        )
 
     def log_of(self, broker_id: int) -> bytes:
         """All bytes of a broker's log."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.record.decode import decode_records
 from tests.integration.replication.group import FILE_BYTES, Group
+from tests.waiting import until
 
 
 async def test_an_empty_slave_copies_the_whole_log(tmp_path: Path) -> None:
@@ -76,3 +78,46 @@ async def test_a_slave_refuses_messages_and_names_its_master(tmp_path: Path) -> 
 
         assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert group.address(0) in reply.remark
+
+
+async def test_a_slave_is_read_like_its_master(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.start(0)
+        await group.create_topic()
+        await group.send(b"one")
+        slave = await group.start(1)
+        await group.until_copied()
+        await until(lambda: slave.topics.get("T"))
+
+        reply = await group.pull(1)
+
+        assert [message.body for message in decode_records(reply.body)] == [b"one"]
+
+
+async def test_a_slave_keeps_what_its_master_knows(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        master, slave = await group.pair()
+        await group.create_topic("orders", queues=3)
+        await group.send(topic="orders")
+        await group.commit("orders", 1)
+        await until(lambda: slave.offsets.get("g", "orders", 0) == 1)
+
+        assert slave.topics.get("orders") == master.topics.get("orders")
+
+
+async def test_offsets_that_were_committed_at_a_slave_find_their_way_back(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+        for _ in range(3):
+            await group.send()
+        await group.commit("T", 1)
+        slave = group.brokers[1]
+        await until(lambda: slave.offsets.get("g", "T", 0) == 1)
+        await group.until_copied()
+        await group.stop(0)
+
+        await group.commit("T", 3, broker_id=1)
+        master = await group.start(0)
+
+        await until(lambda: master.offsets.get("g", "T", 0) == 3)

@@ -55,6 +55,8 @@ class ClientRequests:
     """Tracks clients, and notifies group members when others join or leave."""
 
     clock: Clock
+    # A slave gets groups and their retry topics from its master.
+    creates_groups: bool = True
     config: Callable[[], BrokerConfig]
     topics: TopicTable
     groups: GroupTable
@@ -86,7 +88,7 @@ class ClientRequests:
         """
         body = java_json.decode(request.body, HeartbeatBody)
         self.members.check(connection, body)
-        if all(map(self._is_prepared, body.consumers)):
+        if not self.creates_groups or all(map(self._is_prepared, body.consumers)):
             return self._record(connection, request, body)
         return self._prepare_and_record(connection, request, body)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.replication.log_comparison import LogComparison
@@ -33,6 +34,7 @@ _TABLES_INTERVAL_MS: Final = 3000
 _SEARCH_INTERVAL_MS: Final = 5000
 _FOLLOW_WAIT_MS: Final = 1000
 _RETRY_MS: Final = 500
+_LOOK_MS: Final = 100
 _CHECK_TIMEOUT_S: Final = 60
 
 
@@ -78,6 +80,7 @@ class Following:
             config=config,
             clock=clock,
         )
+        self._copying = asyncio.Lock()
         self._tasks = OwnedTasks()
         self._periodics = [
             Periodic("tables of the master", _TABLES_INTERVAL_MS, self._copy_all, clock),
@@ -133,13 +136,19 @@ class Following:
             log.info("master found address=%s log=%s", master, log_address)
             self._master, self._log_address = master, log_address
             self._receiver.reconnect()
-            self._tasks.start(self._copy_all(), name="first tables of the master")
 
     # --- tables ---------------------------------------------------------------------------------
 
     async def _copy_all(self) -> None:
-        if self._master:
-            await self._copy_tables(self._master)
+        # A link says that the logs are the same: another broker's tables could delete topics here.
+        async with self._copying:
+            if self.is_linked:
+                await self._copy_tables(self._master)
+
+    async def _copy_now(self) -> None:
+        with suppress(OrbitError):
+            # The next round reports what is wrong.
+            await self._copy_all()
 
     async def _search(self) -> None:
         if not self.is_linked:
@@ -181,11 +190,15 @@ class Following:
 
     async def _follow(self) -> None:
         """Show what is visible at the master, and no more."""
+        last_link = None
         while True:
             link = self._receiver.link
             if link is None or not self._master:
-                await self._clock.sleep_ms(_RETRY_MS)
+                await self._clock.sleep_ms(_LOOK_MS)
                 continue
+            if link is not last_link:
+                last_link = link
+                self._tasks.start(self._copy_now(), name="tables of a new link")
             try:
                 reply = await self._ask(self._master, wait_ms=_FOLLOW_WAIT_MS)
                 limit: PhysicalOffset | None = PhysicalOffset(reply.visible)
