@@ -9,7 +9,9 @@ Threads: one event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import json
 import random
 from collections.abc import Sequence
 from typing import Final
@@ -26,6 +28,7 @@ from orbitmq.protocol.failures import raise_for_failure
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.offsets import GetCommittedOffset, OffsetReply
 from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
+from orbitmq.protocol.requests.statistics import GetRuntime
 from orbitmq.record.message_id import decode_message_id
 from orbitmq.transport.rpc_client import RpcClient
 from tests.replication.cluster import Cluster, Server
@@ -36,6 +39,7 @@ from tests.replication.history import (
     CommittedSeen,
     Delivered,
     History,
+    LogEndSeen,
     MessageRead,
     Queue,
     ScanEnded,
@@ -112,7 +116,7 @@ class Producing:
         return True
 
     def _receipt(self, send: int, value: str, queue: Queue, result: SendResult) -> SendAcked:
-        host, port, _ = decode_message_id(result.offset_message_id)
+        host, port, physical_offset = decode_message_id(result.offset_message_id)
         return SendAcked(
             send=send,
             producer=self.name,
@@ -122,8 +126,9 @@ class Producing:
             server=self._cluster.server_at(f"{host}:{port}"),
             message_id=result.message_id,
             status=result.status.name,
-            flushed=result.durability is Durability.DISK,
-            copies=int(getattr(result, "copies", None) or 1),
+            flushed=bool(result.copies_on_disk) or result.durability is Durability.DISK,
+            copies=result.copies or 1,
+            physical_offset=physical_offset,
         )
 
 
@@ -238,12 +243,11 @@ class Auditing:
         """Look at all servers again and again until cancelled."""
         while True:
             for server in list(self._cluster.servers.values()):
-                for queue in self._queues_of(server):
-                    try:
+                # One that is down, or stands still, is asked again later.
+                with contextlib.suppress(OrbitError):
+                    await self._ask_log_end(server)
+                    for queue in self._queues_of(server):
                         await self._look(server, queue)
-                    except OrbitError:
-                        # It is down, or stands still.
-                        break
             await CLOCK.sleep_ms(pause_ms)
 
     async def open(self) -> None:
@@ -330,6 +334,14 @@ class Auditing:
         if "maxOffset" not in reply.fields:
             raise_for_failure(asked, reply, server.address)
         return reply
+
+    async def _ask_log_end(self, server: Server) -> None:
+        asked = len(self._history)
+        reply = await self._rpc.call(server.address, GetRuntime(), timeout_ms=CALL_TIMEOUT_MS)
+        end = int(json.loads(reply.body)["table"]["commitLogMaxOffset"])
+        self._history.record(
+            LogEndSeen(server=server.name, broker=server.broker, end=end, asked=asked)
+        )
 
     async def _ask_committed(self, server: Server, queue: Queue) -> None:
         asked = len(self._history)

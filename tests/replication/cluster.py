@@ -7,7 +7,7 @@ replaced on the way by those of links. Only auditors, who must see the truth, as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,14 @@ OPTIONS: Final = {
 }
 
 
+REPLICATION_OPTIONS: Final = {
+    # What is cut off is noticed within a schedule, and sends do not wait longer than producers do.
+    "haSendHeartbeatInterval": "300",
+    "haHousekeepingInterval": "1500",
+    "slaveTimeout": "500",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """How many servers a cluster has, and how they replicate."""
@@ -42,7 +50,8 @@ class Shape:
 
     def __str__(self) -> str:
         role = "SYNC_MASTER" if self.sync else "ASYNC_MASTER"
-        return f"{self.masters} x {role} with {self.slaves} slaves, {self.flush.value}"
+        slaves = f"{self.slaves} slave{'' if self.slaves == 1 else 's'}"
+        return f"{self.masters} x {role} with {slaves}, {self.flush.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +123,18 @@ class Cluster:
                 await self._add("abcdefgh"[number], broker_id)
         for server in self.servers.values():
             await self._link_server(server)
-        for server in self.servers.values():
+        await asyncio.gather(beside(self.name_server.wait_ready), self._start(self.masters()))
+        # They find their masters at once.
+        slaves = [server for server in self.servers.values() if not server.is_master]
+        await self._start(slaves)
+        for slave in slaves:
+            process = slave.process.process
+            await beside(process.wait_printed, "log is copied", timeout_s=START_TIMEOUT_S)
+
+    async def _start(self, servers: Sequence[Server]) -> None:
+        for server in servers:
             server.process.process.start()
-        await asyncio.gather(
-            beside(self.name_server.wait_ready),
-            *(beside(server.process.wait_ready) for server in self.servers.values()),
-        )
+        await asyncio.gather(*(beside(server.process.wait_ready) for server in servers))
 
     async def stop(self) -> None:
         """Kill everything."""
@@ -160,6 +175,7 @@ class Cluster:
         options = {"flushDiskType": self.shape.flush.value}
         if self.shape.slaves:
             master_role = "SYNC_MASTER" if self.shape.sync else "ASYNC_MASTER"
+            options |= REPLICATION_OPTIONS
             options["brokerId"] = str(broker_id)
             options["brokerRole"] = "SLAVE" if broker_id else master_role
         process = OrbitBroker(broker, self._folder / name, [to_names.address], OPTIONS | options)

@@ -22,6 +22,7 @@ class Rule(Enum):
     FENCED = "a master that knows of its successor acknowledges nothing"
     COMMITTED = "committed offsets never fall, but as far as a crash, promotion or owner explains"
     DELIVERED = "a group's committed offset passes no message that it did not get"
+    COPIED = "a message is where its receipt says, also while readers are not shown it"
     COMPLETE = "every queue is read in the end"
 
 

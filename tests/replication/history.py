@@ -68,8 +68,9 @@ class SendAcked(Event):
     status: str = "OK"
     # Whether the receipt says that the message is on disk.
     flushed: bool = True
-    # How many servers hold it, as the receipt says.
+    # How many servers hold it, as the receipt says, and where in their logs.
     copies: int = 1
+    physical_offset: int = -1
     # How often it was sent; more than once, it may be stored more than once.
     tries: int = 1
 
@@ -289,6 +290,17 @@ class PowerLost(ServerEvent):
     def words(self) -> str:
         mode = "SYNC_FLUSH" if self.flushes_first else "ASYNC_FLUSH"
         return f"{self.server} lost power under {mode}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEndSeen(ServerEvent):
+    """A server says where its log ends, whether or not it shows what is there."""
+
+    end: int
+    asked: int
+
+    def words(self) -> str:
+        return f"{self.server} has a log that ends at {self.end}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

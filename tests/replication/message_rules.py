@@ -12,6 +12,7 @@ from tests.replication.history import (
     Delivered,
     Event,
     Fenced,
+    LogEndSeen,
     MessageRead,
     PowerLost,
     Promoted,
@@ -201,6 +202,39 @@ def fenced(messages: Messages) -> Iterator[Violation]:
                         (fence, ack),
                     )
                     break
+
+
+def copied(messages: Messages) -> Iterator[Violation]:
+    """Find servers that lack a message which every server should have, by its receipt.
+
+    Logs only grow, but where power is lost or a promotion cuts them: nothing is said after that.
+    """
+    servers = defaultdict(set)
+    for event in messages.history:
+        if isinstance(event, LogEndSeen):
+            servers[event.broker].add(event.server)
+    cut_at = {cut.event.broker: cut.event.number for cut in reversed(messages.lineages.cuts)}
+    everywhere = [ack for ack in messages.acks if ack.copies >= len(servers[ack.queue.broker]) > 0]
+    reported = set()
+    for event in messages.history:
+        if not isinstance(event, LogEndSeen) or event.server in reported:
+            continue
+        if event.number > cut_at.get(event.broker, len(messages.history)):
+            continue
+        for ack in everywhere:
+            if (
+                ack.queue.broker == event.broker
+                and ack.number < event.asked
+                and ack.physical_offset >= event.end
+            ):
+                reported.add(event.server)
+                yield Violation(
+                    Rule.COPIED,
+                    f"{ack.value} is at byte {ack.physical_offset} of {ack.copies} logs, says its "
+                    f"receipt, and that of {event.server} ends at {event.end}",
+                    (ack, event),
+                )
+                break
 
 
 # --- offsets and values ---------------------------------------------------------------------------
@@ -399,4 +433,4 @@ def known(messages: Messages) -> Iterator[Violation]:
             )
 
 
-RULES = (kept, complete, announced, fenced, one_value, grows, order, once, failed, known)
+RULES = (kept, complete, copied, announced, fenced, one_value, grows, order, once, failed, known)

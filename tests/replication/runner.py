@@ -48,7 +48,8 @@ PRODUCERS: Final = 3
 SPAN_MS: Final = 3_500
 AUDIT_PAUSE_MS: Final = 250
 RECOVERY_S: Final = 60
-PROMISES: Final = Promises(persist_interval_ms=PERSIST_INTERVAL_MS)
+# Slaves copy the tables of their master every three seconds.
+PROMISES: Final = Promises(persist_interval_ms=PERSIST_INTERVAL_MS, sync_interval_ms=3_000)
 
 Sabotage = Callable[[Server], object]
 

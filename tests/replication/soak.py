@@ -34,7 +34,15 @@ SEEDS: Final = 200
 FIRST_SEED: Final = 1000
 # So many seeds share a cluster, and so a shape.
 SEEDS_A_CLUSTER: Final = 10
-SHAPES: Final = (Shape(flush=FlushMode.SYNC), Shape(flush=FlushMode.ASYNC))
+SHAPES: Final = (
+    Shape(flush=FlushMode.SYNC),
+    Shape(flush=FlushMode.ASYNC),
+    Shape(slaves=1, flush=FlushMode.SYNC),
+    Shape(slaves=1, flush=FlushMode.ASYNC),
+    Shape(slaves=1, sync=True, flush=FlushMode.SYNC),
+    Shape(slaves=2, sync=True, flush=FlushMode.ASYNC),
+    Shape(masters=2, slaves=1, sync=True, flush=FlushMode.SYNC),
+)
 _COLUMNS: Final = ("acked", "failed", "unknown", "delivered")
 _ROW: Final = re.compile(r"^\| (\d+) \| (.+?) \| ([\d,]+) \|" + r" ([\d,]+) \|" * 4 + r" (.*) \|$")
 

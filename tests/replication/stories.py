@@ -15,6 +15,7 @@ from tests.replication.history import (
     History,
     Killed,
     LagBegan,
+    LogEndSeen,
     Loss,
     MessageRead,
     Paused,
@@ -64,6 +65,7 @@ class Story:
         flushed: bool = True,
         copies: int = 1,
         tries: int = 1,
+        physical_offset: int = -1,
     ) -> Story:
         """Acknowledge a send."""
         begun = self.history[send]
@@ -79,6 +81,7 @@ class Story:
                 flushed=flushed,
                 copies=copies,
                 tries=tries,
+                physical_offset=physical_offset,
             )
         )
         return self
@@ -232,6 +235,12 @@ class Story:
     def resume(self, server: str = MASTER) -> Story:
         """Let a paused server go on."""
         self.history.record(Resumed(server=server, broker=BROKER))
+        return self
+
+    def log_end(self, end: int, *, server: str = MASTER) -> Story:
+        """Ask a server where its log ends."""
+        asked = len(self.history)
+        self.history.record(LogEndSeen(server=server, broker=BROKER, end=end, asked=asked))
         return self
 
     def lag(self, server: str = SLAVE) -> Story:

@@ -42,6 +42,17 @@ def _sequential(one: int, other: int) -> Telling:
     return tell
 
 
+def _copied(*, copies: int, slave_end: int) -> Telling:
+    """A message at byte 100 of the log."""
+
+    def tell(story: Story) -> None:
+        story.log_end(100).log_end(100, server=SLAVE)
+        story.ack(story.begin("A"), 0, copies=copies, physical_offset=100)
+        story.log_end(200).log_end(slave_end, server=SLAVE).end("A")
+
+    return tell
+
+
 def _late_commit(story: Story) -> None:
     story.assign().commit(5)
     story.begin_commit(6)
@@ -104,6 +115,18 @@ PLANTED: list[tuple[str, Rule, Telling, Telling]] = [
         Rule.KEPT,
         lambda s: s.send("A", "B").scan(None, "B", server=SLAVE).end("A", "B"),
         lambda s: s.send("A", "B").scan("A", server=SLAVE).end("A", "B"),
+    ),
+    (
+        "a slave lacks what its receipt says it has",
+        Rule.COPIED,
+        _copied(copies=2, slave_end=100),
+        _copied(copies=1, slave_end=100),
+    ),
+    (
+        "a slave has only the messages before",
+        Rule.COPIED,
+        _copied(copies=2, slave_end=100),
+        _copied(copies=2, slave_end=101),
     ),
     (
         "nobody read the queue in the end",

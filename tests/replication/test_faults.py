@@ -18,8 +18,14 @@ from tests.replication.runner import run
 # Starts processes, which is slow on a busy machine. What fails here is about messages.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.final]
 
-SHAPES = [Shape(flush=FlushMode.SYNC), Shape(flush=FlushMode.ASYNC)]
-SCHEDULES = 3
+SHAPES = [
+    Shape(flush=FlushMode.SYNC),
+    Shape(slaves=1, flush=FlushMode.SYNC),
+    Shape(slaves=1, flush=FlushMode.ASYNC),
+    Shape(slaves=1, sync=True, flush=FlushMode.SYNC),
+]
+# Twenty in all take two minutes.
+SCHEDULES = 5
 
 
 @pytest.fixture
