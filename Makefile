@@ -13,8 +13,8 @@ SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
 	rpc_round_trip client_send client_consume client_tracing request_reply ordered_handover filter_server)
 # The long campaigns, short ones first; each can be run alone.
-SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store crashes flips index transactions requests attack ordered reconnects \
-	clients spark workers brokers)
+SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store crashes flips index transactions replication requests attack ordered \
+	reconnects clients spark workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
 COMPILED += $(wildcard $(subst /compiled/,/,$(patsubst %_cython.pxd,%.py,$(filter %_cython.pxd,$(COMPILED)))))
@@ -127,7 +127,7 @@ scratch = "$$(mktemp -d -p $(SHARED_MEMORY))"
 
 soak-examples: setup
 	for round in 1 2 3 4 5; do ORBITMQ_NEW_EXAMPLES=1 $(call at_most,15) \
-		$(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash --include='test_*.py') || exit 1; done
+		$(BIN)/pytest -q $$(grep -rl hypothesis tests/unit tests/crash tests/replication --include='test_*.py') || exit 1; done
 
 soak-marked: setup
 	$(call at_most,30) $(BIN)/pytest -q -m campaign
@@ -158,6 +158,9 @@ soak-index: setup
 
 soak-transactions: setup
 	$(call at_most,20) $(BIN)/python -m tests.crash.killed_transactions $(scratch) 600 --page docs/soak/transaction-kills.md
+
+soak-replication: setup
+	$(call at_most,45) $(BIN)/python -m tests.replication.soak 2400 --page docs/soak/replication-faults.md
 
 soak-requests: setup
 	$(call at_most,30) $(BIN)/python -m tests.integration.request_limits --rounds 50 --page docs/soak/request-limits.md

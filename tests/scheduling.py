@@ -33,6 +33,7 @@ LONGEST: Final = (
     "tests/integration/broker/test_without_compiled_code.py",
     "tests/unit/broker/test_fast_and_ordinary_sends.py",
     "tests/integration/docs/test_first_steps.py",
+    "tests/replication/test_faults.py",
     "tests/integration/client/test_chaos_producer.py",
     "tests/integration/client/test_chaos_consumers.py",
     "tests/integration/client/test_chaos_reconnects.py",
