@@ -75,7 +75,7 @@ class Slave:
             await table.load()
         self.offsets.note_commits(on=True)
 
-    async def _delete(self, topic: str) -> None:
+    async def _delete(self, topic: str, _: int) -> None:
         self.deleted.append(topic)
 
 

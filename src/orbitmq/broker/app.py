@@ -433,6 +433,7 @@ class Broker:
             store_host=(address_of(self.address), self.port),
             # What readers may see is up to the master, or to the slaves.
             held=self._replication_config().role is not BrokerRole.ASYNC_MASTER,
+            is_copy=self._replication_config().role is BrokerRole.SLAVE,
         )
         # What parts of the broker still need is known once each has read its state.
         store.protect_log_from(
@@ -627,10 +628,10 @@ class Broker:
             clock=self._clock,
         )
 
-    async def _delete_topic(self, topic: str) -> None:
-        """Delete what is left of a topic that the master deleted."""
+    async def _delete_topic(self, topic: str, end: int) -> None:
+        """Delete what is left of a topic that the master deleted when its log ended there."""
         self.offsets.delete_topic(topic)
-        await off_loop(self.store.delete_topic, topic)
+        await off_loop(partial(self.store.delete_topic, topic, until=PhysicalOffset(end)))
 
     def _registered(self, reply: RegisterBrokerReply) -> None:
         if self.replication.following is not None:

@@ -62,12 +62,16 @@ class MessageStore(StoredMessages):
         store_host: tuple[str, int] = ("127.0.0.1", 10911),
         measure: Callable[[Path], DiskUse] = measure_disk,
         held: bool = False,
+        is_copy: bool = False,
     ) -> None:
-        """Open a directory; `held` shows no more than was visible before, until `limit_visible`."""
+        """Open a directory; `held` shows no more than was visible before, until `limit_visible`.
+
+        `is_copy` says that the log is copied from a master.
+        """
         self._config = config
         self._clock = clock or SystemClock()
         self._store_host = encode_host(*store_host)
-        parts = open_parts(config, self._clock, held=held)
+        parts = open_parts(config, self._clock, held=held, is_copy=is_copy)
         memory = MemoryTopics(
             parts.reserved_offsets,
             config,
@@ -311,9 +315,12 @@ class MessageStore(StoredMessages):
         """Keep new messages of a topic on disk again; those in memory are dropped."""
         self._topic_storage.keep_on_disk(topic)
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic's queues; its records age out, and its next message has number 0."""
-        self._topic_storage.delete(topic)
+    def delete_topic(self, topic: str, *, until: PhysicalOffset | None = None) -> None:
+        """Delete a topic's queues; its records age out, and its next message has number 0.
+
+        With `until`, records from there on belong to a topic that was created again.
+        """
+        self._topic_storage.delete(topic, until=until)
 
     # --- the store as a whole -------------------------------------------------------------------
 

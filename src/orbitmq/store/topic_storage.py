@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.log.appender import check_topic
 
 if TYPE_CHECKING:
-    from orbitmq.model.queues import PhysicalOffset
     from orbitmq.store.index.consume_queues import ConsumeQueues
     from orbitmq.store.index.deleted_topics import DeletedTopics
     from orbitmq.store.log.appender import Appender
@@ -68,18 +68,32 @@ class TopicStorage:
             for queue_id, end in self.memory.release(topic).items():
                 self.appender.set_next_offset(topic.encode(), queue_id, end)
 
-    def delete(self, topic: str) -> None:
-        """Delete a topic's queues; its records age out, and its next message has number 0."""
+    def delete(self, topic: str, *, until: PhysicalOffset | None = None) -> None:
+        """Delete a topic's queues; its records age out, and its next message has number 0.
+
+        With `until`, records from there on belong to a topic that was created again.
+        """
         with self.appender.lock:
-            self._delete_queues(topic)
+            if until is not None and self._newest_end(topic) > until:
+                # The dispatcher deleted the old queues when the numbers restarted.
+                return
+            self._delete_queues(topic, until)
             self.memory.forget(topic)
             self.appender.forget_topic(topic.encode())
 
-    def _delete_queues(self, topic: str) -> None:
+    def _delete_queues(self, topic: str, until: PhysicalOffset | None = None) -> None:
         # Records that are not dispatched yet would recreate the queues.
         self._show_all()
-        self.deleted_topics.add(topic, self.commit_log.end, log_start=self.commit_log.start)
+        end = self.commit_log.end if until is None else until
+        self.deleted_topics.add(topic, end, log_start=self.commit_log.start)
         self.queues.delete_topic(topic)
+
+    def _newest_end(self, topic: str) -> PhysicalOffset:
+        """The end of a topic's newest record in a queue."""
+        return max(
+            (queue.max_physical_end for queue in self.queues if queue.topic == topic),
+            default=PhysicalOffset(0),
+        )
 
     def _show_all(self) -> None:
         """Make all of the log visible, if the disk has room for that."""

@@ -87,7 +87,7 @@ async def make_slave(folder: Path, rpc: RpcClient) -> Slave:
         await table.load()
     offsets.note_commits(on=True)
 
-    async def delete_topic(name: str) -> None:
+    async def delete_topic(name: str, _: int) -> None:
         made.deleted.append(name)
         offsets.delete_topic(name)
 

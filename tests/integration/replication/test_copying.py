@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.record.decode import decode_records
+from orbitmq.protocol.requests.topics import DeleteTopic
+from orbitmq.record.decode import decode_record, decode_records
 from tests.integration.replication.group import FILE_BYTES, Group
 from tests.waiting import until
 
@@ -121,3 +122,25 @@ async def test_offsets_that_were_committed_at_a_slave_find_their_way_back(tmp_pa
         master = await group.start(0)
 
         await until(lambda: master.offsets.get("g", "T", 0) == 3)
+
+
+async def test_a_topic_that_was_deleted_and_created_again_begins_anew(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        _, slave = await group.pair()
+        await group.create_topic(queues=2)
+        for number in range(6):
+            await group.send(b"old %d" % number, queue_id=number % 2)
+        await group.until_copied()
+
+        await group.rpc.call(group.address(), DeleteTopic(topic="T"))
+        await group.create_topic(queues=2)
+        for number in range(3):
+            await group.send(b"new %d" % number, queue_id=number % 2)
+        await group.until_copied()
+
+        assert [slave.store.end_of("T", queue_id) for queue_id in (0, 1)] == [2, 1]
+        records = slave.store.read("T", 0, 0).records
+        assert [decode_record(record).body for record in records] == [b"new 0", b"new 2"]
+        await group.stop(1)
+        slave = await group.start(1)
+        assert [slave.store.end_of("T", queue_id) for queue_id in (0, 1)] == [2, 1]

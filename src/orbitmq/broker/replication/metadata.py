@@ -101,8 +101,9 @@ class MetadataCopy:
     groups: GroupTable
     offsets: CommittedOffsets
     delays: DelayProgress
-    # Deletes the queues and offsets of a topic that the master deleted; may be repeated.
-    delete_topic: Callable[[str], Awaitable[None]]
+    # Deletes the queues and offsets of a topic that the master deleted, up to an end of its log;
+    # may be repeated.
+    delete_topic: Callable[[str, int], Awaitable[None]]
     # The end of the slave's log.
     log_end: Callable[[], int]
     rpc: RpcClient
@@ -215,7 +216,7 @@ class MetadataCopy:
         for name, end in self._deletions.items():
             if end is not None and end <= self.log_end():
                 # Before it leaves the table: after a crash in between, the next round deletes again.
-                await self.delete_topic(name)
+                await self.delete_topic(name, end)
                 del gone[name]
                 log.info("topic deleted, as at the master topic=%s", name)
         await self.topics.follow(table.topics | gone, None if gone else table.data_version)

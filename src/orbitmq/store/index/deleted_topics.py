@@ -51,6 +51,10 @@ class DeletedTopics:
         lines = [b"%d %b\n" % (at, name) for name, at in self._ends.items()]
         replace_file(self._path, b"".join(lines), self._modes)
 
+    def is_deleted(self, topic: bytes, physical_offset: int) -> bool:
+        """Whether a record of a topic is from before its deletion."""
+        return physical_offset < self._ends.get(topic, 0)
+
     def count_deleted(self, topic: bytes, entries: bytes | bytearray) -> int:
         """How many entries at the start of a run belong to deleted records."""
         end = self._ends.get(topic)

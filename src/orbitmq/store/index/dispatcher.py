@@ -6,6 +6,7 @@ Crash: it resumes at the saved progress, which lags; queues and index skip what 
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.codec import walk
 from orbitmq.record.decode import Verdict
 from orbitmq.record.layout import BLANK_BYTES_MIN
-from orbitmq.store.index.consume_queue import ENTRY_BYTES
+from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from orbitmq.store.index.deleted_topics import DeletedTopics
     from orbitmq.store.index.key_indexes import KeyIndexes
     from orbitmq.store.log.commit_log import CommitLog
+
+log = logging.getLogger(__name__)
 
 # Saved as the index's name while the index is switched off.
 NO_INDEX = -1
@@ -53,6 +56,9 @@ class Dispatcher:
     deleted_topics: DeletedTopics
     delay_levels_ms: tuple[int, ...]
     clock: Clock
+    # Whether the log is a copy: then a queue whose numbers restart belongs to a topic that the
+    # master deleted and that was created again.
+    is_copy: bool = False
     # Invariant: every record below is in its queue and in the index.
     position: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
     last_store_ms: int = field(default=0, init=False)
@@ -119,10 +125,31 @@ class Dispatcher:
             stopped_at = PhysicalOffset(file_end)
         self.position = stopped_at
 
+    def _delete_replaced(self, found: dict[tuple[bytes, int], list[EntryRun]]) -> None:
+        """Delete the queues of topics that were deleted and created again, up to that place."""
+        replaced: dict[bytes, int] = {}
+        for (name, queue_id), runs in found.items():
+            queue = self.queues.find(name.decode(errors="replace"), queue_id)
+            end = queue.end if queue is not None else 0
+            known = queue.max_physical_end if queue is not None else 0
+            for run in runs:
+                at: int = ENTRY.unpack_from(run.entries)[0]
+                if at >= known and run.first < end and not self.deleted_topics.is_deleted(name, at):
+                    replaced[name] = min(at, replaced.get(name, at))
+                    break
+                end = run.first + len(run.entries) // ENTRY_BYTES
+        for name, at in replaced.items():
+            topic = name.decode(errors="replace")
+            log.info("topic replaced, as at the master topic=%s from=%d", topic, at)
+            self.deleted_topics.add(topic, PhysicalOffset(at), log_start=self.log.start)
+            self.queues.delete_topic(topic)
+
     def _feed_queues(
         self, found: dict[tuple[bytes, int], list[EntryRun]], grown: set[ConsumeQueue]
     ) -> None:
         append, count_deleted = self.queues.append, self.deleted_topics.count_deleted
+        if self.is_copy:
+            self._delete_replaced(found)
         with self.queues.lock:
             for (name, queue_id), runs in found.items():
                 topic = name.decode(errors="replace")

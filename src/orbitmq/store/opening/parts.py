@@ -133,10 +133,13 @@ class Parts:
     resources: ExitStack
 
 
-def open_parts(config: StoreConfig, clock: Clock, *, held: bool = False) -> Parts:
+def open_parts(
+    config: StoreConfig, clock: Clock, *, held: bool = False, is_copy: bool = False
+) -> Parts:
     """Open a store; on failure everything is released again.
 
-    With `held`, no more is visible than before; otherwise the whole log is.
+    With `held`, no more is visible than before; otherwise the whole log is. `is_copy` says that the
+    log is copied from a master.
     """
     root = config.root.expanduser()
     with ExitStack() as resources:
@@ -144,7 +147,7 @@ def open_parts(config: StoreConfig, clock: Clock, *, held: bool = False) -> Part
         try:
             refuse_misplaced(root)
             refuse_foreign_kinds(root)
-            parts = _Opening(root, config, clock, resources).run(held=held)
+            parts = _Opening(root, config, clock, resources, is_copy=is_copy).run(held=held)
         except OSError as error:
             path = Path(error.filename) if error.filename else root
             raise write_failure(path, error, what="something") from error
@@ -155,7 +158,9 @@ def open_parts(config: StoreConfig, clock: Clock, *, held: bool = False) -> Part
 class _Opening:
     """One opening."""
 
-    def __init__(self, root: Path, config: StoreConfig, clock: Clock, resources: ExitStack) -> None:
+    def __init__(
+        self, root: Path, config: StoreConfig, clock: Clock, resources: ExitStack, *, is_copy: bool
+    ) -> None:
         self._root = root
         self._modes = modes = config.modes
         self._resources = resources
@@ -202,6 +207,7 @@ class _Opening:
             deleted_topics=self._deleted_topics,
             delay_levels_ms=parse_delay_levels(config.delay_levels),
             clock=clock,
+            is_copy=is_copy,
         )
         self._ours = self._progress_file.is_present and self._progress_file.saved.knows(
             self._checkpoint
