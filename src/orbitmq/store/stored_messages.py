@@ -38,6 +38,7 @@ from orbitmq.store.reading.tag_search import TagSearch, count_miss
 
 if TYPE_CHECKING:
     from orbitmq.store.config import StoreConfig
+    from orbitmq.store.files.mapped_file import MappedFile
     from orbitmq.store.opening.parts import Parts
     from orbitmq.store.reading.memory_log import MemoryQueue
     from orbitmq.store.reading.memory_topics import MemoryTopics
@@ -50,6 +51,8 @@ _RECORD_START: Final = struct.Struct(">iI")
 # What one read takes if the next message that is wanted begins this close.
 _RUN_BYTES: Final = 256 * 1024
 _NEIGHBOUR_BYTES: Final = 16 * 1024
+# Larger than any record.
+_STEP_BYTES: Final = 16 * 1024 * 1024
 
 
 class StoredMessages:
@@ -281,11 +284,9 @@ class StoredMessages:
         for file in reversed(self._log.files):
             if file.first_offset >= end:
                 continue
-            base = file.first_offset
-            stop = min(end, self.log_end, file.end_offset) - base
-            _, last, _ = whole_records(file.view, 0, stop, base, check_body=False)
+            last = _last_record(file, min(end, self.log_end, file.end_offset) - file.first_offset)
             if last >= 0:
-                offset = PhysicalOffset(base + last)
+                offset = PhysicalOffset(file.first_offset + last)
                 record = self.record_at(offset, hidden=True)
                 return (offset, record) if record is not None else None
         return None
@@ -464,6 +465,20 @@ class StoredMessages:
             if found.records and found.next_offset == number + 1:
                 return store_ms_of(found.records[0])
         return None
+
+
+def _last_record(file: MappedFile, stop: int) -> int:
+    """Where the last record of a file begins that ends at or below `stop`; -1 if there is none."""
+    at, last = 0, -1
+    while at < stop:
+        # In steps, so that other threads get their turns.
+        step = min(at + _STEP_BYTES, stop)
+        end, found, _ = whole_records(file.view, at, step, file.first_offset, check_body=False)
+        last = max(last, found)
+        if end == at:
+            break
+        at = end
+    return last
 
 
 def _bounds(

@@ -8,6 +8,7 @@ Threads: one uses a stream; `wake` and `abort` from any.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import socket
@@ -20,9 +21,12 @@ from orbitmq.errors import ConnectError, ConnectionLostError
 from orbitmq.transport.addresses import format_address, parse_address
 from orbitmq.transport.listening import listen_on
 
+log = logging.getLogger(__name__)
+
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 _BACKLOG: Final = 16
 _WAKE_BYTES: Final = 4096
+_ACCEPT_RETRY_MS: Final = 1000
 
 
 class Waker:
@@ -162,7 +166,7 @@ class ByteListener:
         self._on_connection = on_connection
         self._listening = listen_on(bind_address, port, backlog=_BACKLOG)
         self._waker = Waker()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -173,7 +177,7 @@ class ByteListener:
 
     def stop(self) -> None:
         """Stop accepting; connections stay."""
-        self._stopping = True
+        self._stopping.set()
         self._waker.wake()
         self._thread.join()
         self._listening.close()
@@ -186,11 +190,15 @@ class ByteListener:
         while True:
             poll.poll()
             self._waker.clear()
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             try:
                 accepted, peer = self._listening.accept()
-            except OSError:
-                # The peer has gone again, or there are no descriptors left.
+                self._on_connection(ByteStream(accepted, format_address(peer)))
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                # The peer has gone again.
                 continue
-            self._on_connection(ByteStream(accepted, format_address(peer)))
+            except Exception:
+                # Without descriptors or threads, trying at once would only burn time.
+                log.exception("connection not accepted")
+                self._stopping.wait(_ACCEPT_RETRY_MS / 1000)

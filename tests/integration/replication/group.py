@@ -97,6 +97,11 @@ class Group:
         for broker_id in sorted(self.brokers):
             await self.stop(broker_id)
 
+    @property
+    def namesrv(self) -> str:
+        """The address of the name server."""
+        return f"127.0.0.1:{self._name_server.port}"
+
     # --- brokers --------------------------------------------------------------------------------
 
     async def start(self, broker_id: int = 0, **options: str) -> Broker:
@@ -105,7 +110,7 @@ class Group:
         self._options[broker_id] = chosen
         flags = {
             **_OPTIONS,
-            "namesrvAddr": f"127.0.0.1:{self._name_server.port}",
+            "namesrvAddr": self.namesrv,
             "brokerId": str(broker_id),
             "storePathRootDir": str(self.folder / str(broker_id)),
             "listenPort": str(self._ports.get(broker_id, 0)),

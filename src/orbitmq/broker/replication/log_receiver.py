@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_MS: Final = 3000
 _RETRY_MS: Final = 500
+_PAUSE_MS_MAX: Final = 10_000
 _PIECE_BYTES_MAX: Final = 64 * 1024 * 1024
 # Bytes received before they are looked at and shown.
 _CHUNK_BYTES: Final = 1024 * 1024
@@ -72,6 +73,7 @@ class LogReceiver:
         self._stream: ByteStream | None = None
         self._link: Link | None = None
         self._failure = ""
+        self._pause_ms = _RETRY_MS
         self._heard_ms = self._sent_ms = self._reported = 0.0
         self.received_bytes = 0
         self._header = bytearray(PIECE.size)
@@ -123,12 +125,17 @@ class LogReceiver:
             try:
                 if address:
                     self._follow(address)
+            except CopyError as error:
+                # Only an operator, or another master, can change that.
+                self._pause_ms = min(2 * self._pause_ms, _PAUSE_MS_MAX)
+                self._note_failure(address, str(error))
             except OrbitError as error:
+                self._pause_ms = _RETRY_MS
                 self._note_failure(address, str(error))
             except Exception as error:
                 log.exception("log copy failed master=%s", address)
                 self._failure = str(error)
-            self._stopping.wait(_RETRY_MS / 1000)
+            self._stopping.wait(self._pause_ms / 1000)
 
     def _note_failure(self, address: str, failure: str) -> None:
         # Logged once, not at every attempt.
@@ -149,6 +156,7 @@ class LogReceiver:
             self._link = Link(address=address, local=stream.local)
             log.info("log is copied master=%s from=%d", address, self._store.log_end)
             self._failure = ""
+            self._pause_ms = _RETRY_MS
             while not self._stopping.is_set():
                 self._step(stream)
         finally:
