@@ -216,6 +216,24 @@ def test_damage_is_walked_over_alike(seed: int, *, check_body: bool) -> None:
 
 @pytest.mark.parametrize("check_body", [True, False])
 @pytest.mark.parametrize("seed", range(4))
+def test_whole_records_are_found_alike(seed: int, *, check_body: bool) -> None:
+    rng = random.Random(seed)
+    for _ in range(1500):
+        base = rng.choice([0, 5000])
+        buffer = bytearray()
+        for _ in range(rng.randrange(1, 5)):
+            buffer += replace(random_sample(rng), physical_offset=base + len(buffer)).encode()
+        if rng.random() < 0.5:
+            damage(rng, buffer)
+        start, end = 0, rng.randrange(len(buffer) + 1)
+
+        found = native.whole_records(buffer, start, end, base, check_body=check_body)
+
+        assert found == scan.whole_records(buffer, start, end, base, check_body=check_body)
+
+
+@pytest.mark.parametrize("check_body", [True, False])
+@pytest.mark.parametrize("seed", range(4))
 def test_parts_of_a_buffer_are_walked_over_alike(seed: int, *, check_body: bool) -> None:
     rng = random.Random(seed)
     for _ in range(1500):
