@@ -665,6 +665,7 @@ class Broker:
             transactions=self._transactions.halves.figures,
             timers_behind=lambda: self._timers.behind,
             replication=self.replication.state,
+            replication_figures=self.replication.figures,
             clock=self._clock,
         )
 

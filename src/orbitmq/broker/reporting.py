@@ -18,6 +18,7 @@ from orbitmq.transport.config import ServerConfig
 if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
     from orbitmq.broker.statistics.counters import Counters
+    from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
     from orbitmq.broker.statistics.samples import Samples
     from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
     from orbitmq.clock import Clock
@@ -47,6 +48,7 @@ class Reporting:
     timers_behind: Callable[[], tuple[int, int]]
     transactions: Callable[[], TransactionFigures]
     replication: Callable[[], Replication]
+    replication_figures: Callable[[], ReplicationFigures]
     clock: Clock
 
     def requests(self) -> StatisticsRequests:
@@ -100,6 +102,7 @@ class Reporting:
             tables=self.tables,
             waiting=Waiting(sends=self.confirmations, long_polls=self.long_polls, reads=self.reads),
             transactions=self.transactions,
+            replication=self.replication_figures,
             clock=self.clock,
         )
 

@@ -9,6 +9,7 @@ from orbitmq.broker.replication.config import BrokerRole, ReplicationConfig
 from orbitmq.broker.replication.copies import Copies
 from orbitmq.broker.replication.log_sender import LogSender
 from orbitmq.broker.replication.sync_gate import SyncGate
+from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
 from orbitmq.disk import off_loop
 from orbitmq.errors import SettingsError
 from orbitmq.protocol.codes import ResponseCode
@@ -133,10 +134,24 @@ class Replication:
         state.in_sync_slaves = len(self.copies.near())
         return state
 
+    def figures(self) -> ReplicationFigures:
+        """The figures that metrics show."""
+        return ReplicationFigures(
+            is_slave=self.is_slave,
+            lags={slave.peer: self._lag(slave) for slave in self.copies.slaves},
+            awaited=self._config().slaves_awaited,
+            near=len(self.copies.near()),
+            given_up=self.gate.given_up if self.gate is not None else 0,
+            is_linked=self.following is not None and self.following.is_linked,
+        )
+
+    def _lag(self, slave: SlaveCopy) -> int:
+        return max(self._store.settled - slave.acked, 0)
+
     def _link(self, slave: SlaveCopy) -> SlaveLink:
         return SlaveLink(
             address=slave.peer,
-            lag_bytes=max(self._store.settled - slave.acked, 0),
+            lag_bytes=self._lag(slave),
             in_sync=slave.is_near,
             confirmed_offset=slave.acked,
             sent_from_offset=slave.position or 0,

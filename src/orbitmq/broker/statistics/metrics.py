@@ -21,6 +21,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from orbitmq.broker.statistics.replication_metrics import ReplicationFigures, replication_families
 from orbitmq.broker.statistics.transaction_metrics import transaction_families
 from orbitmq.model.names import is_group_topic, is_retry_topic, is_system_group, is_system_topic
 from orbitmq.model.subscriptions import POP, PULL
@@ -80,6 +81,7 @@ class MetricsSnapshot:
     held_polls: int
     disk_reads: int
     transactions: TransactionFigures
+    replication: ReplicationFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,7 @@ class Metrics:
     tables: Tables
     waiting: Waiting
     transactions: Callable[[], TransactionFigures]
+    replication: Callable[[], ReplicationFigures]
     clock: Clock
 
     def snapshot(self) -> MetricsSnapshot:
@@ -151,6 +154,7 @@ class Metrics:
             held_polls=len(waiting.long_polls),
             disk_reads=len(waiting.reads),
             transactions=self.transactions(),
+            replication=self.replication(),
         )
 
     def families(self, snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -162,6 +166,7 @@ class Metrics:
         yield from self._storage()
         yield from self._own(snapshot)
         yield from transaction_families(snapshot.transactions, self.labels)
+        yield from replication_families(snapshot.replication, self.labels)
 
     # --- families -----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from orbitmq.broker.statistics.metrics import Metrics, Tables, Waiting
+from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
 from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
 from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
 from tests.unit.broker.parts import BrokerParts, broker_parts
@@ -39,6 +40,9 @@ def metrics_of(parts: BrokerParts) -> Metrics:
             checks=4,
             given_up=1,
         ),
+        replication=lambda: ReplicationFigures(
+            lags={"10.0.0.1:3": 700}, awaited=2, near=1, given_up=5
+        ),
         clock=parts.clock,
     )
 
@@ -68,6 +72,10 @@ async def test_transactions_are_shown(tmp_path: Path) -> None:
         assert scraped.value("orbitmq_transaction_oldest_ms") == 1500
         assert scraped.value("orbitmq_transaction_checks_total") == 4
         assert scraped.value("orbitmq_transactions_given_up_total") == 1
+        assert scraped.value("orbitmq_slaves_awaited") == 2
+        assert scraped.value("orbitmq_slaves_near") == 1
+        assert scraped.value("orbitmq_slave_lag_bytes", slave="10.0.0.1:3") == 700
+        assert scraped.value("orbitmq_shown_without_copies_total") == 5
 
 
 async def test_messages_are_shown_by_topic_and_by_group(tmp_path: Path) -> None:
