@@ -1,0 +1,168 @@
+"""What does a slave cost its master, ours and the official one, and how far is it behind?
+
+    python -m benchmarks.replication [--rounds N] [--seconds S] [--no-java] [--smoke]
+
+A broker alone, one whose slave follows, and one that waits for its slave, all with ASYNC_FLUSH, so
+that the disk does not hide the rest. Every slice ends once readers see what was sent; how long the
+slave takes from there on to have it is the column `slave late`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import brokers
+from benchmarks.broker_rounds import (
+    SMOKE,
+    Column,
+    Figures,
+    facts_of,
+    measure,
+    options,
+    summary,
+    table,
+)
+from benchmarks.broker_send import COLUMNS, SendCost
+from benchmarks.brokers import ASYNC, FILE_SIZES, JVM_FLAGS, OURS, BrokerUnderLoad
+from benchmarks.official_servers import with_flags
+from benchmarks.plans import keep_slices, plan_of
+from tests.interop import wire
+from tests.interop.official import OfficialBroker
+from tests.interop.ours import OrbitBroker
+from tests.waiting import wait_until
+
+ALONE: Final = "alone"
+ASYNC_PAIR: Final = "async pair"
+SYNC_PAIR: Final = "sync pair"
+WORKLOADS: Final = ("64 sync producers, 128 B", "pipelined 8x64, 1 KiB")
+_RUNTIME: Final = 28
+_COPIED_TIMEOUT_S: Final = 120
+
+
+def _log_end(address: str) -> int:
+    table: dict[str, Any] = wire.ask(address, _RUNTIME).body["table"]
+    return int(table["commitLogMaxOffset"])
+
+
+class ReplicationCost(SendCost):
+    """Loads masters with sends, and waits for their slaves."""
+
+    workloads = WORKLOADS
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        # The slaves' addresses by their masters'.
+        self.slaves: dict[str, str] = {}
+
+    async def prepare(self, broker: BrokerUnderLoad) -> None:
+        """Wait until the slave has something, so that it is connected."""
+        await self.load(broker, WORKLOADS[0], 0.1)
+
+    async def load(self, broker: BrokerUnderLoad, workload: str, seconds: float) -> Figures:
+        """Send for so long, and wait until the slave has everything."""
+        figures = dict(await super().load(broker, workload, seconds))
+        slave = self.slaves.get(broker.address)
+        if slave is not None:
+            began_s = time.perf_counter()
+            await asyncio.to_thread(_wait_copied, broker.address, slave)
+            figures["slave_late_ms"] = (time.perf_counter() - began_s) * 1000
+        return figures
+
+
+def _wait_copied(master: str, slave: str) -> None:
+    wait_until(
+        lambda: _log_end(slave) == _log_end(master),
+        timeout_s=_COPIED_TIMEOUT_S,
+        what=f"{slave} has the log",
+    )
+
+
+@contextlib.contextmanager
+def _running(
+    line: str | None, folder: Path, question: ReplicationCost
+) -> Iterator[list[BrokerUnderLoad]]:
+    with (
+        brokers.running_name_server(folder / "name-server") as name_server,
+        contextlib.ExitStack() as running,
+    ):
+        yield [
+            _group(running, server, kind, folder, name_server, question)
+            for kind in (ALONE, ASYNC_PAIR, SYNC_PAIR)
+            for server in (None, *([line] if line else []))
+        ]
+
+
+def _group(
+    running: contextlib.ExitStack,
+    line: str | None,
+    kind: str,
+    folder: Path,
+    name_server: str,
+    question: ReplicationCost,
+) -> BrokerUnderLoad:
+    """Start a master, and a slave unless it is alone."""
+    name = f"{line or 'ours'}-{kind.replace(' ', '-')}"
+    role = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"} if kind == SYNC_PAIR else {}
+    master = _start(running, line, name, folder / name, name_server, role)
+    for topic in question.topics:
+        wire.create_topic(master.address, topic, queues=brokers.QUEUES)
+    if kind != ALONE:
+        slave = _start(
+            running,
+            line,
+            name,
+            folder / f"{name}-slave",
+            name_server,
+            {"brokerRole": "SLAVE", "brokerId": "1"},
+        )
+        question.slaves[master.address] = slave.address
+    return BrokerUnderLoad(brokers.official_name(line) if line else OURS, kind, master)
+
+
+def _start(
+    running: contextlib.ExitStack,
+    line: str | None,
+    name: str,
+    folder: Path,
+    name_server: str,
+    settings: dict[str, str],
+) -> OrbitBroker | OfficialBroker:
+    chosen = {**FILE_SIZES, "flushDiskType": ASYNC, **settings}
+    broker: OrbitBroker | OfficialBroker
+    if line is None:
+        broker = OrbitBroker(name, folder, [name_server], chosen)
+    else:
+        broker = OfficialBroker(line, name, folder, [name_server], chosen)
+        broker.process.command = with_flags(broker.process.command, JVM_FLAGS)
+    broker.process.start()
+    running.callback(broker.process.kill)
+    broker.wait_ready()
+    return broker
+
+
+def main() -> None:
+    """Measure, print the table and keep the results."""
+    chosen = options("Compare the cost of slaves.", "replication", rounds=5, seconds=1.5)
+    line = brokers.newest_line(without=chosen.no_java or chosen.smoke)
+    plan = plan_of(chosen, SMOKE, warm_up_seconds=5.0)
+    facts = facts_of(line)
+    with tempfile.TemporaryDirectory(prefix="replication-") as folder:
+        question = ReplicationCost(Path(folder))
+        with _running(line, Path(folder), question) as masters:
+            measured = asyncio.run(measure(masters, question, plan))
+    rows = summary(measured)
+    columns = (*COLUMNS, Column(figure="slave_late_ms", title="slave late ms"))
+    print("\nIt works; slices this short say nothing.\n" if chosen.smoke else "")
+    print(table(rows, columns))
+    if not chosen.smoke:
+        keep_slices(chosen.output, facts, plan, rows, measured)
+
+
+if __name__ == "__main__":
+    main()
