@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 _ALWAYS_FORBIDDEN: Final = frozenset({"brokerConfigPath", "configBlackList", "rocketmqHome"})
 _PERMISSION: Final = "brokerPermission"
 # Compat: no options here, but exportConfigs and exportMetrics of RocketMQ's tools look for them:
-# a master without slaves, a client without TLS, the number of processors.
+# a client without TLS, the number of processors.
 _FOR_TOOLS: Final = {
-    "brokerRole": "ASYNC_MASTER",
     "useTLS": "false",
     "filterServerNums": "0",
     "clientCallbackExecutorThreads": str(os.cpu_count() or 1),

@@ -291,8 +291,8 @@ ALIASES: Final[dict[str, tuple[Alias, ...]]] = {
 }
 
 _ACCESS: Final = "access control is not supported: restrict access with TLS and firewalls"
-_REPLICATION: Final = "replication is not supported: a broker is a master without slaves"
-_CONTROLLER: Final = "replication is not supported, so there is no controller"
+_REPLICATION: Final = "this belongs to RocketMQ's controller; use: orbitmq broker slaves"
+_CONTROLLER: Final = "there is no controller: an operator decides which broker is the master"
 _CONTAINER: Final = "each broker is a process of its own: orbitmq up --brokers N runs several"
 _COLD: Final = "cold reads are not throttled; there is nothing to set"
 _ROCKS: Final = "OrbitMQ does not use RocksDB: topics, groups and offsets are JSON files"
