@@ -89,7 +89,7 @@ The environment sets an option with `ORBITMQ_listenPort` or `ORBITMQ_LISTEN_PORT
 Times are in milliseconds, as names in Millis, Mills, Ms, Interval, Timeout, Period or Time mean, unless their row says otherwise. \
 Seconds and Minutes are what they say. Sizes are in bytes. A name server reads `NameServerConfig`, \
 `ServerConfig` and `TlsServerConfig`. A broker reads the latter two, and `BrokerConfig`, \
-`MetricsConfig`, `StoreConfig` and `RetentionConfig`; a filter server these two, and \
+`MetricsConfig`, `StoreConfig`, `RetentionConfig` and `ReplicationConfig`; a filter server these two, and \
 `FilterServerConfig`. `ClientConfig` and `TlsClientConfig` are about \
 outgoing connections; only programs with an `RpcClient` of their own set them. Options of producers and consumers are at the \
 [end](#options-of-producers-and-consumers).
@@ -139,6 +139,7 @@ one.
 def config_classes() -> tuple[type[DataclassInstance], ...]:
     """List the config classes in the order of the page."""
     from orbitmq.broker.config import BrokerConfig
+    from orbitmq.broker.replication.config import ReplicationConfig
     from orbitmq.broker.statistics.config import MetricsConfig
     from orbitmq.filterserver.config import FilterServerConfig
     from orbitmq.nameserver.config import NameServerConfig
@@ -157,6 +158,7 @@ def config_classes() -> tuple[type[DataclassInstance], ...]:
         MetricsConfig,
         StoreConfig,
         RetentionConfig,
+        ReplicationConfig,
         FilterServerConfig,
         ServerConfig,
         TlsServerConfig,

@@ -27,6 +27,7 @@ from orbitmq.broker.handlers import following
 from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
+from orbitmq.broker.replication.config import ReplicationConfig
 from orbitmq.broker.table_bounds import PER_CHANGE_MAX
 from orbitmq.broker.timers import pending_messages
 from orbitmq.broker.topics.topic_table import (
@@ -67,6 +68,7 @@ _CONFIGS: tuple[type[DataclassInstance], ...] = (
     FilterServerConfig,
     StoreConfig,
     RetentionConfig,
+    ReplicationConfig,
     ServerConfig,
 )
 

@@ -229,6 +229,7 @@ class BrokerConfig:
     offset_check_in_slave: bool = option(
         False,
         live=True,
+        guarded="move the consumers of a slave that lags",
         java="offsetCheckInSlave",
         doc="On a slave whose master is gone: move consumers whose offset is outside the queue, as "
         "a master does, instead of waiting until the slave or its master has the offset.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitmq.broker.config import BrokerConfig
+from orbitmq.broker.replication.config import ReplicationConfig
 from orbitmq.nameserver.config import NameServerConfig
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.configuration import GetBrokerConfig, UpdateBrokerConfig
@@ -18,6 +19,7 @@ SERVER_CONFIGS = (
     BrokerConfig,
     StoreConfig,
     RetentionConfig,
+    ReplicationConfig,
     NameServerConfig,
     ServerConfig,
     TlsServerConfig,
