@@ -1,4 +1,4 @@
-"""`orbitmq cluster`: lists clusters and their brokers, forgets missing ones."""
+"""`orbitmq cluster`: lists brokers, checks them, forgets missing ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm
+from orbitmq.cli.cluster_health import health
 from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.model.routes import MASTER_ID
@@ -16,9 +17,11 @@ from orbitmq.model.routes import MASTER_ID
 def add_to(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        help="List clusters and their brokers, forget missing ones.", no_args_is_help=True
+        help="List clusters and their brokers, check them, forget missing ones.",
+        no_args_is_help=True,
     )
     group.command("list")(list_brokers)
+    group.command("health")(health)
     group.command("forget")(forget)
     app.add_typer(group, name="cluster")
 

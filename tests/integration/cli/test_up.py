@@ -15,11 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from orbitmq.client import Message, SendStatus
+from orbitmq.client.aio import Admin, Producer
 from orbitmq.client.aio.instance.name_servers import NameServers
 from orbitmq.clock import SystemClock
 from orbitmq.errors import TransportError
+from orbitmq.protocol.command import request
 from orbitmq.protocol.requests.topics import ListTopicConfigs
+from orbitmq.record.decode import decode_records
 from orbitmq.transport.rpc_client import RpcClient
+from tests.integration.broker.conftest import pull_header
 from tests.integration.cli.test_namesrv import COMMAND, WAIT_SECONDS, run
 from tests.integration.held_ports import held_port
 
@@ -30,9 +35,9 @@ Up = Callable[..., Awaitable[tuple[Process, str]]]
 
 @pytest.fixture
 def ports() -> Iterator[list[int]]:
-    """Ports for a broker and its metrics, each with those of a second broker."""
+    """Ports for a broker and its metrics, each with those of two more brokers."""
     # Held all the time: nobody else gets them while a broker starts, or starts again.
-    with held_port(-2, 1, 8, 10, 11) as broker, held_port(1) as metrics:
+    with held_port(-2, 1, 8, 10, 11, 18, 20, 21) as broker, held_port(1, 2) as metrics:
         yield [broker, metrics]
 
 
@@ -73,6 +78,29 @@ async def brokers_at(address: str) -> dict[str, str]:
     async with RpcClient() as rpc:
         view = await NameServers([address], rpc).cluster_view()
     return {name: group.addresses[0] for name, group in view.brokers.items()}
+
+
+async def group_at(address: str) -> dict[int, str]:
+    """The addresses of broker-a and its slaves, by id, as one name server knows them."""
+    async with RpcClient() as rpc:
+        view = await NameServers([address], rpc).cluster_view()
+    return view.brokers["broker-a"].addresses
+
+
+async def bodies_at(address: str) -> list[bytes]:
+    """The messages in the first queue of a topic, as one broker has them."""
+    async with RpcClient() as rpc:
+        reply = await rpc.invoke(address, request(pull_header(topic="orders")))
+    return [message.body for message in decode_records(reply.body)]
+
+
+async def ended(process: Process) -> str:
+    """Stop it; returns its log."""
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(WAIT_SECONDS):
+        _, log = await process.communicate()
+    assert process.returncode == 0
+    return log.decode()
 
 
 async def answers(address: str) -> bool:
@@ -153,6 +181,29 @@ async def test_a_broker_that_dies_is_started_again_and_all_end_together(up: Up) 
     assert "process exited process=broker-b exit=-9" in log.decode()
     assert len(left) == 2
     assert not any(child.is_running() for child in left)
+
+
+async def test_slaves_have_every_message_with_as_many_as_the_next_start_asks_for(up: Up) -> None:
+    process, namesrv = await up("--slaves=1", "--namesrvs=2")
+    groups = [await group_at(address) for address in namesrv.split(";")]
+    async with Admin(namesrv=namesrv) as admin, Producer("shop", namesrv=namesrv) as producer:
+        await admin.topics.create("orders", queues=1)
+        sent = await producer.send(Message("orders", b"one"))
+    await ended(process)
+
+    assert sent.status is SendStatus.OK
+    assert (sent.copies, sent.copies_on_disk) == (2, 2)
+    assert [set(group) for group in groups] == [{0, 1}] * 2
+    for count in (2, 0):
+        process, namesrv = await up(f"--slaves={count}")
+        group = await group_at(namesrv)
+        assert set(group) == set(range(count + 1))
+        clock = SystemClock()
+        async with asyncio.timeout(WAIT_SECONDS):
+            for address in group.values():
+                while await bodies_at(address) != [b"one"]:
+                    await clock.sleep_ms(50)
+        assert "Traceback" not in await ended(process)
 
 
 async def test_brokers_end_in_good_order_when_what_watches_them_is_killed(

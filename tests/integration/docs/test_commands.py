@@ -43,6 +43,7 @@ NOT_RUN = {
     "python3 -m venv ": "test_first_steps.py does",
     ".venv/bin/pip install ": "test_first_steps.py does",
     ".venv/bin/orbitmq ": "test_first_steps.py does",
+    "orbitmq up --slaves ": "runs until Ctrl-C: tests/integration/cli/test_up.py",
     "orbitmq store accept-loss ": "wants a damaged store: tests/integration/cli/test_store.py",
     "orbitmq namesrv forget-epoch ": "wants an epoch: tests/integration/cli/test_epochs.py",
     "orbitmq cluster forget ": "wants a missing broker: tests/integration/cli/test_missing_brokers.py",

@@ -157,6 +157,11 @@ class Group:
         await asyncio.to_thread(shutil.rmtree, folder)
         image.rename(folder)
 
+    async def until_missed(self, broker_id: int) -> None:
+        """Wait until the name server has noticed that a broker is gone."""
+        routes = self._name_server.routes
+        await until(lambda: broker_id not in routes.addresses_of(_OPTIONS["brokerName"]))
+
     async def connect_slave(self) -> HandSlave:
         """Connect to the master's log as a slave that does what the test says."""
         port = self.brokers[0].port + 1

@@ -1,0 +1,318 @@
+"""`orbitmq cluster health`: has every group a master, and do its slaves follow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from orbitmq.cli.administering import NameServers, administer
+from orbitmq.cli.output import AsJson, counted, escaped, show_json, show_rows, time_text
+from orbitmq.client.aio.admin import Admin
+from orbitmq.clock import Clock, SystemClock
+from orbitmq.errors import OrbitError, RemoteError, TransportError
+from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, MissingBroker
+from orbitmq.protocol.requests.statistics import Replication
+
+# What masters take for too far behind, unless haMaxGapNotInSync says otherwise.
+_LAG_BYTES_MAX: Final = 256 * 1024 * 1024
+# Compat: RocketMQ's slaves name their master also while they cannot connect; an idle link has a
+# heartbeat every 5 s.
+_LINK_SILENCE_MS_MAX: Final = 60_000
+_BROKERS_AT_ONCE: Final = 16
+_SLAVES_AWAITED: Final = 1
+
+
+class Health(IntEnum):
+    """The state of a group or cluster; its number is the exit code."""
+
+    HEALTHY = 0
+    DEGRADED = 1
+    DOWN = 2
+
+
+class Problem(NamedTuple):
+    """Something that is wrong, and how bad it is."""
+
+    health: Health
+    text: str
+
+
+class Answer(NamedTuple):
+    """What a broker says of its replication."""
+
+    # "up", "unknown" if it does not say, or "unreachable".
+    state: str
+    replication: Replication | None = None
+    # Of a sync master: how many slaves its messages wait for.
+    slaves_awaited: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerState:
+    """One broker of a group; None stands for what it does not say."""
+
+    broker_id: int
+    address: str
+    state: str
+    log_end: int | None = None
+    lag_bytes: int | None = None
+    # Whether the log of its master arrives.
+    follows: bool | None = None
+
+    @property
+    def role(self) -> str:
+        """Master or slave."""
+        return "slave" if self.broker_id else "master"
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupState:
+    """The brokers of one name, and what is wrong with them."""
+
+    cluster: str
+    name: str
+    brokers: list[BrokerState] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def health(self) -> Health:
+        """The worst of its problems."""
+        return _worst(self.problems)
+
+
+def health(
+    *,
+    lag_bytes_max: Annotated[
+        int, typer.Option("--lag-max", min=0, help="A slave that lags by more bytes is a problem.")
+    ] = _LAG_BYTES_MAX,
+    namesrv: NameServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who is master and who follows; exits with 1 if a slave does not, 2 without a master."""
+    groups, others = administer(
+        namesrv, lambda admin: _examine(admin, lag_bytes_max=lag_bytes_max, clock=SystemClock())
+    )
+    found = _worst([*others, *(problem for group in groups for problem in group.problems)])
+    if as_json:
+        show_json(
+            {
+                "health": found.name.lower(),
+                "problems": [one.text for one in others],
+                "groups": [_as_object(group) for group in groups],
+            }
+        )
+    else:
+        _show(groups, others, found)
+    raise typer.Exit(int(found))
+
+
+def _worst(problems: Sequence[Problem]) -> Health:
+    return max((one.health for one in problems), default=Health.HEALTHY)
+
+
+# --- asking -------------------------------------------------------------------------------------
+
+
+async def _examine(
+    admin: Admin, *, lag_bytes_max: int, clock: Clock
+) -> tuple[list[GroupState], list[Problem]]:
+    """Ask all brokers; returns the state of each group, and the problems of no group."""
+    view = await admin.brokers.clusters()
+    missing, others = await _missing(admin, view)
+    at_once = asyncio.Semaphore(_BROKERS_AT_ONCE)
+    groups = [group for group in view.brokers.values() if group.addresses]
+    addresses = sorted({one for group in groups for one in group.addresses.values()})
+    replies = await asyncio.gather(*(_ask(admin, address, at_once) for address in addresses))
+    answers = dict(zip(addresses, replies, strict=True))
+    judge = Judge(answers=answers, lag_bytes_max=lag_bytes_max, now_ms=clock.now_ms())
+    gone = {one.name: one for one in missing}
+    states = [judge.group(group, gone.pop(group.name, None)) for group in groups]
+    states += [_gone_group(one) for one in gone.values()]
+    if not states:
+        others.append(Problem(Health.DOWN, "no broker is registered"))
+    return sorted(states, key=lambda state: (state.cluster, state.name)), others
+
+
+async def _missing(admin: Admin, view: ClusterView) -> tuple[list[MissingBroker], list[Problem]]:
+    try:
+        return await admin.brokers.missing(), []
+    except TransportError as error:
+        # One of several: another one has answered before.
+        problem = Problem(Health.DEGRADED, f"a name server does not answer: {error.args[0]}")
+        return view.missing_brokers or [], [problem]
+
+
+async def _ask(admin: Admin, address: str, at_once: asyncio.Semaphore) -> Answer:
+    async with at_once:
+        try:
+            replication = await admin.brokers.replication(address)
+            awaited = await _slaves_awaited(admin, address) if replication.is_master else 0
+        except TransportError:
+            return Answer("unreachable")
+        except OrbitError:
+            # Compat: RocketMQ 4.9 does not know the request.
+            return Answer("unknown")
+        return Answer("up", replication, awaited)
+
+
+async def _slaves_awaited(admin: Admin, master: str) -> int:
+    try:
+        options = await admin.brokers.options(master)
+    except RemoteError:
+        return 0
+    if options.get("brokerRole") != "SYNC_MASTER":
+        return 0
+    copies = options.get("inSyncReplicas", "")
+    return max(int(copies) - 1, 0) if copies.isdecimal() and int(copies) else _SLAVES_AWAITED
+
+
+# --- judging ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Finds what is wrong in the answers of brokers."""
+
+    answers: dict[str, Answer]
+    lag_bytes_max: int
+    now_ms: int
+
+    def group(self, group: BrokerGroup, missing: MissingBroker | None) -> GroupState:
+        """The state of a group, some brokers of which may be missing."""
+        state = GroupState(cluster=group.cluster, name=group.name)
+        address = group.addresses.get(MASTER_ID, "")
+        master = self.answers.get(address)
+        log_end = master.replication.log_end if master and master.replication else None
+        for number, one in sorted(group.addresses.items()):
+            state.brokers.append(self._broker(number, one, log_end))
+        if missing is not None:
+            state.brokers += _gone(missing)
+        state.problems += self._of_master(address, master, state.brokers)
+        is_there = master is not None and master.state != "unreachable"
+        for slave in state.brokers:
+            if slave.broker_id:
+                state.problems += self._of_slave(slave, has_master=is_there)
+        return state
+
+    def _broker(self, number: int, address: str, master_end: int | None) -> BrokerState:
+        state, replication, _ = self.answers[address]
+        if replication is None:
+            return BrokerState(broker_id=number, address=address, state=state)
+        if not number:
+            return BrokerState(
+                broker_id=number, address=address, state=state, log_end=replication.log_end
+            )
+        link = replication.master_link
+        silence_ms = self.now_ms - link.last_read_ms if link.last_read_ms else 0
+        return BrokerState(
+            broker_id=number,
+            address=address,
+            state=state,
+            log_end=link.end_offset,
+            lag_bytes=max(master_end - link.end_offset, 0) if master_end is not None else None,
+            follows=bool(link.address) and silence_ms <= _LINK_SILENCE_MS_MAX,
+        )
+
+    def _of_master(
+        self, address: str, master: Answer | None, brokers: Sequence[BrokerState]
+    ) -> Iterator[Problem]:
+        slaves = [one for one in brokers if one.broker_id]
+        served = any(slave.state in {"up", "unknown"} for slave in slaves)
+        rest = "; slaves serve its readers" if served else "; nobody serves its queues"
+        if master is None:
+            yield Problem(Health.DOWN, f"there is no master{rest}")
+        elif master.state == "unreachable":
+            yield Problem(Health.DOWN, f"the master {address} cannot be reached{rest}")
+        elif master.replication is not None:
+            if not master.replication.is_master:
+                yield Problem(Health.DOWN, f"{address} is registered as master, but is a slave")
+                return
+            links = master.replication.slaves
+            following = sum(one.follows is not False and one.state == "up" for one in slaves)
+            if len(links) < following:
+                yield Problem(
+                    Health.DEGRADED,
+                    f"{len(links)} of {counted(following, 'slave')} are connected to the master",
+                )
+            in_sync = sum(link.in_sync for link in links)
+            if in_sync < master.slaves_awaited:
+                yield Problem(
+                    Health.DEGRADED,
+                    f"sends wait for {counted(master.slaves_awaited, 'slave')}, and {in_sync} "
+                    f"{'is' if in_sync == 1 else 'are'} in sync",
+                )
+
+    def _of_slave(self, slave: BrokerState, *, has_master: bool) -> Iterator[Problem]:
+        name = f"slave {slave.broker_id} at {slave.address}"
+        if slave.state == "unreachable":
+            yield Problem(Health.DEGRADED, f"{name} cannot be reached")
+        elif slave.state.startswith("missing"):
+            yield Problem(Health.DEGRADED, f"{name} is {slave.state}")
+        elif slave.follows is False and has_master:
+            yield Problem(
+                Health.DEGRADED, f"{name} is not connected to its master; its log says why"
+            )
+        elif slave.lag_bytes is not None and slave.lag_bytes > self.lag_bytes_max:
+            yield Problem(Health.DEGRADED, f"{name} lags by {slave.lag_bytes} bytes")
+
+
+def _gone(missing: MissingBroker) -> list[BrokerState]:
+    return [
+        BrokerState(
+            broker_id=number, address=address, state=f"missing since {time_text(missing.since_ms)}"
+        )
+        for number, address in sorted(missing.addresses.items())
+    ]
+
+
+def _gone_group(missing: MissingBroker) -> GroupState:
+    since = time_text(missing.since_ms)
+    return GroupState(
+        cluster=missing.cluster,
+        name=missing.name,
+        brokers=_gone(missing),
+        problems=[Problem(Health.DOWN, f"all its brokers are missing since {since}")],
+    )
+
+
+# --- showing ------------------------------------------------------------------------------------
+
+
+def _as_object(group: GroupState) -> dict[str, object]:
+    return {
+        "cluster": group.cluster,
+        "broker": group.name,
+        "health": group.health.name.lower(),
+        "problems": [problem.text for problem in group.problems],
+        "brokers": [_as_row(one) for one in group.brokers],
+    }
+
+
+def _as_row(broker: BrokerState) -> dict[str, object]:
+    return {
+        "id": broker.broker_id,
+        "role": broker.role,
+        "address": broker.address,
+        "log_end": broker.log_end,
+        "lag_bytes": broker.lag_bytes,
+        "follows": broker.follows,
+        "state": broker.state,
+    }
+
+
+def _show(groups: Sequence[GroupState], others: Sequence[Problem], found: Health) -> None:
+    rows = [{"broker": group.name, **_as_row(one)} for group in groups for one in group.brokers]
+    if rows:
+        show_rows(rows, as_json=False)
+    problems = [("", problem) for problem in others]
+    problems += [(f"{group.name}: ", problem) for group in groups for problem in group.problems]
+    for name, problem in problems:
+        colour = typer.colors.RED if problem.health is Health.DOWN else typer.colors.YELLOW
+        typer.secho(f"{problem.health.name.lower()}: {escaped(name + problem.text)}", fg=colour)
+    if found is Health.HEALTHY:
+        typer.echo(f"healthy: {counted(len(groups), 'group')}, {counted(len(rows), 'broker')}")
