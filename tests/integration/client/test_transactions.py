@@ -317,13 +317,14 @@ async def test_check_functions_that_hang_are_called_once_and_delay_nothing_else(
         halves = cluster.brokers["broker-a"]._transactions.halves
         await until(lambda: all(half.checks > 2 for half in halves.halves.values()))
 
-        # Only 16 run at a time; the threads of the program are free.
-        assert len(called) == 16
+        # Only 16 run at a time, each once; the threads of the program are free.
+        assert len(called) == len(set(called)) == 16
         assert await asyncio.to_thread(threading.active_count)
         released.set()
         await until(lambda: sorted(delivered(cluster, topic)) == sorted(bodies))
 
-    assert sorted(called) == sorted(bodies)
+    # A check may cross the answer to the one before.
+    assert set(called) == set(bodies)
 
 
 async def test_a_check_that_fails_is_asked_again(

@@ -44,6 +44,7 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "FORGET_QUERY",
         "LIST_TRANSACTIONS",
         "CHECK_TRANSACTIONS",
+        "FOLLOW_MASTER",
         "LIST_PENDING",
         "COUNT_PENDING",
         "DELIVER_PENDING",

@@ -103,7 +103,7 @@ class QueryRequests:
         """Read one message by its position in the log."""
         asked = ReadMessage.decode(request.fields)
         record = await off_loop(
-            partial(self.store.record_at, asked.physical_offset, hidden=asked.hidden)
+            partial(self.store.record_at, asked.physical_offset, hidden=asked.hidden is True)
         )
         if record is None:
             raise RequestRefusedError(

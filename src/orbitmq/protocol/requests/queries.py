@@ -53,7 +53,7 @@ class ReadMessage(Header):
     physical_offset: Long = wire("offset")
     topic: str | None = None
     # Messages that are not visible yet count too; slaves of ours ask so.
-    hidden: bool = False
+    hidden: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

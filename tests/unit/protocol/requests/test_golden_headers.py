@@ -32,6 +32,7 @@ from orbitmq.protocol.requests import (
     queries,
     registration,
     relays,
+    replication,
     retries,
     routing,
     sending,
@@ -442,6 +443,12 @@ MESSAGES = [
         note="with a topic",
     ),
     row(
+        33,
+        queries.ReadMessage(physical_offset=Long(1000), hidden=True),
+        "offset=1000 hidden=true",
+        note="from a slave of ours",
+    ),
+    row(
         321,
         queries.ReadQueueEntries(
             topic="T", queue_id=1, queue_offset=Long(5), count=10, consumer_group="g"
@@ -504,6 +511,31 @@ STAGED_WRITES = [
         "dueFromMs=5 dueUntilMs=6 spanMs=1000",
     ),
     row(21_203, pending.DeliverPending(message_id="m", topic="T"), "messageId=m topic=T"),
+    row(
+        21_301,
+        replication.FollowMaster(
+            broker_name="b",
+            broker_id=Long(1),
+            broker_address="127.0.0.1:5",
+            link="127.0.0.1:6",
+            is_flushed=True,
+            visible=Long(7),
+            wait_ms=8,
+        ),
+        "brokerName=b brokerId=1 brokerAddr=127.0.0.1:5 link=127.0.0.1:6 isFlushed=true visible=7 "
+        "waitMillis=8",
+    ),
+    row(
+        REPLY,
+        replication.FollowReply(
+            visible=Long(1),
+            log_start=Long(2),
+            log_end=Long(3),
+            log_file_bytes=Long(4),
+            is_master=True,
+        ),
+        "visible=1 logStart=2 logEnd=3 logFileBytes=4 isMaster=true",
+    ),
     row(21_101, transactions.ListTransactions(limit=9), "limit=9", note="all"),
     row(
         21_101,
