@@ -237,14 +237,14 @@ class Judge:
             if len(links) < following:
                 yield Problem(
                     Health.DEGRADED,
-                    f"{len(links)} of {counted(following, 'slave')} are connected to the master",
+                    f"{_are(len(links))} connected to the master, of {counted(following, 'slave')}",
                 )
             in_sync = sum(link.in_sync for link in links)
             if in_sync < master.slaves_awaited:
                 yield Problem(
                     Health.DEGRADED,
-                    f"sends wait for {counted(master.slaves_awaited, 'slave')}, and {in_sync} "
-                    f"{'is' if in_sync == 1 else 'are'} in sync",
+                    f"sends wait for {counted(master.slaves_awaited, 'slave')}, and "
+                    f"{_are(in_sync)} in sync",
                 )
 
     def _of_slave(self, slave: BrokerState, *, has_master: bool) -> Iterator[Problem]:
@@ -259,6 +259,10 @@ class Judge:
             )
         elif slave.lag_bytes is not None and slave.lag_bytes > self.lag_bytes_max:
             yield Problem(Health.DEGRADED, f"{name} lags by {slave.lag_bytes} bytes")
+
+
+def _are(number: int) -> str:
+    return f"{number} is" if number == 1 else f"{number} are"
 
 
 def _gone(missing: MissingBroker) -> list[BrokerState]:

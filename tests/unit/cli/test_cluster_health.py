@@ -60,7 +60,7 @@ def test_a_master_that_has_fewer_slaves_than_say_so_is_a_problem() -> None:
     group = judged(master(awaited=1), slave(1000))
 
     assert texts(group) == [
-        "0 of 1 slave are connected to the master",
+        "0 are connected to the master, of 1 slave",
         "sends wait for 1 slave, and 0 are in sync",
     ]
 
