@@ -63,6 +63,8 @@ class BrokerState:
     lag_bytes: int | None = None
     # Whether the log of its master arrives.
     follows: bool | None = None
+    # Why not, if it says so.
+    failure: str = ""
 
     @property
     def role(self) -> str:
@@ -216,6 +218,7 @@ class Judge:
             log_end=link.end_offset,
             lag_bytes=max(master_end - link.end_offset, 0) if master_end is not None else None,
             follows=bool(link.address) and silence_ms <= _LINK_SILENCE_MS_MAX,
+            failure=link.failure or "",
         )
 
     def _of_master(
@@ -254,9 +257,8 @@ class Judge:
         elif slave.state.startswith("missing"):
             yield Problem(Health.DEGRADED, f"{name} is {slave.state}")
         elif slave.follows is False and has_master:
-            yield Problem(
-                Health.DEGRADED, f"{name} is not connected to its master; its log says why"
-            )
+            why = slave.failure or "its log says why"
+            yield Problem(Health.DEGRADED, f"{name} is not connected to its master: {why}")
         elif slave.lag_bytes is not None and slave.lag_bytes > self.lag_bytes_max:
             yield Problem(Health.DEGRADED, f"{name} lags by {slave.lag_bytes} bytes")
 
@@ -305,6 +307,7 @@ def _as_row(broker: BrokerState) -> dict[str, object]:
         "log_end": broker.log_end,
         "lag_bytes": broker.lag_bytes,
         "follows": broker.follows,
+        "failure": broker.failure,
         "state": broker.state,
     }
 

@@ -68,15 +68,18 @@ async def test_a_slave_that_is_missing_degrades_its_group(group: Group) -> None:
 
 async def test_a_slave_whose_log_is_not_copied_degrades_its_group(group: Group) -> None:
     await group.start(0)
-    await group.start(1, mappedFileSizeCommitLog=str(2 * FILE_BYTES))
+    slave = await group.start(1, mappedFileSizeCommitLog=str(2 * FILE_BYTES))
+    following = slave.replication.following
+    assert following is not None
+    await until(lambda: following.failure)
 
     code, found = await health_as_json(group)
 
     assert (code, found["health"]) == (1, "degraded")
     (only,) = found["groups"]
-    assert only["problems"] == [
-        f"slave 1 at {group.address(1)} is not connected to its master; its log says why"
-    ]
+    (problem,) = only["problems"]
+    assert problem.startswith(f"slave 1 at {group.address(1)} is not connected to its master: ")
+    assert "mappedFileSizeCommitLog" in problem
     assert only["brokers"][1]["follows"] is False
 
 

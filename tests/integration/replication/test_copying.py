@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from orbitmq.protocol.codes import ResponseCode
@@ -144,3 +145,26 @@ async def test_a_topic_that_was_deleted_and_created_again_begins_anew(tmp_path: 
         await group.stop(1)
         slave = await group.start(1)
         assert [slave.store.end_of("T", queue_id) for queue_id in (0, 1)] == [2, 1]
+
+
+async def test_a_slave_deletes_log_files_once_its_master_has_deleted_them(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        options = {"fileReservedTime": "0"}
+        master, slave = await group.pair(options=options)
+        await group.create_topic()
+        for _ in range(3 * FILE_BYTES // 100_000):
+            await group.send(b"x" * 100_000)
+        await group.until_copied()
+        await until(lambda: slave.store.parts.progress_file.saved.dispatched >= 2 * FILE_BYTES)
+        await asyncio.to_thread(slave.store.delete_expired)
+        assert slave.store.log_start == 0
+
+        await until(lambda: master.store.parts.progress_file.saved.dispatched >= 2 * FILE_BYTES)
+        await asyncio.to_thread(master.store.delete_expired)
+        assert master.store.log_start > 0
+
+        async def deleted() -> None:
+            while slave.store.log_start < master.store.log_start:
+                await asyncio.to_thread(slave.store.delete_expired)
+
+        await asyncio.wait_for(deleted(), 60)

@@ -53,7 +53,7 @@ def test_a_slave_of_rocketmq_whose_link_is_silent_does_not_follow() -> None:
     silent = judged(links, slave(1000, last_read_ms=NOW_MS - 90_000))
 
     assert heard.health is Health.HEALTHY
-    assert texts(silent) == [f"slave 1 at {SLAVE} is not connected to its master; its log says why"]
+    assert texts(silent) == [f"slave 1 at {SLAVE} is not connected to its master: its log says why"]
 
 
 def test_a_master_that_has_fewer_slaves_than_say_so_is_a_problem() -> None:

@@ -73,7 +73,7 @@ class ExactlyOnce:
         self._rpc = rpc
         self._addresses = _BrokerAddresses(rpc, name_servers)
         self.states = QueryStates(store, storing, clock=clock)
-        store.protect_log_from(self.states.needed_from, _NEEDED_BY)
+        self._store = store
         self._topics = topics
         self.moving = Moving(store, self.states, has_queue=self._has_queue, on_moved=on_moved)
         self.deciding = Deciding(broker_name, self.states, self._request_move, clock=clock)
@@ -92,6 +92,7 @@ class ExactlyOnce:
 
     async def load(self) -> None:
         """Read the states of queries."""
+        self._store.protect_log_from(self.states.needed_from, _NEEDED_BY)
         await off_loop(self.states.load)
 
     def _has_queue(self, name: str, queue_id: int) -> bool:

@@ -36,6 +36,7 @@ _FOLLOW_WAIT_MS: Final = 1000
 _RETRY_MS: Final = 500
 _LOOK_MS: Final = 100
 _CHECK_TIMEOUT_S: Final = 60
+_NEEDED_BY: Final = "a slave, which keeps what its master keeps"
 
 
 class Following:
@@ -73,6 +74,9 @@ class Following:
         self._master = ""
         self._log_address = config.master_address
         self._log_comparison = LogComparison(store=store, rpc=rpc)
+        # The start of the master's log, when it was last asked.
+        self._kept_from = PhysicalOffset(0)
+        store.protect_log_from(lambda: self._kept_from, _NEEDED_BY)
         self._receiver = LogReceiver(
             store=store,
             address=lambda: self._log_address if self._master else "",
@@ -108,6 +112,7 @@ class Following:
         link = self._receiver.link
         return MasterLink(
             address=link.address if link is not None else None,
+            failure=self.failure or None,
             end_offset=self._store.log_end,
             flushed_offset=self._store.flushed,
         )
@@ -202,9 +207,11 @@ class Following:
             try:
                 reply = await self._ask(self._master, wait_ms=_FOLLOW_WAIT_MS)
                 limit: PhysicalOffset | None = PhysicalOffset(reply.visible)
+                self._kept_from = PhysicalOffset(reply.log_start)
             except NeedsOrbitError:
                 # Java's master shows what it has stored, and a slave what it has copied.
                 limit = None
+                await self._ask_for_start()
             except OrbitError:
                 await self._clock.sleep_ms(_RETRY_MS)
                 continue
@@ -212,6 +219,11 @@ class Following:
                 await off_loop(self._store.limit_visible, limit)
             if limit is None:
                 await self._clock.sleep_ms(_SEARCH_INTERVAL_MS)
+
+    async def _ask_for_start(self) -> None:
+        with suppress(OrbitError):
+            start, _ = await self._log_comparison.range_of(self._master)
+            self._kept_from = PhysicalOffset(start)
 
     async def _ask(self, master: str, *, wait_ms: int) -> FollowReply:
         identity = self._identity()

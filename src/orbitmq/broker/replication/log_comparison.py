@@ -44,7 +44,7 @@ class LogComparison:
         if store.copy.is_empty:
             return
         end = store.log_end
-        start_there, end_there = await self._range(master)
+        start_there, end_there = await self.range_of(master)
         if end < start_there:
             raise CopyError(
                 f"the log ends at {end}, and at the master {master} it begins at {start_there}",
@@ -66,7 +66,7 @@ class LogComparison:
                 hint=_LONGER_HINT,
             )
 
-    async def _range(self, master: str) -> tuple[int, int]:
+    async def range_of(self, master: str) -> tuple[int, int]:
         """From where to where the master has the log."""
         reply = await self.rpc.call(master, GetRuntime())
         table = java_json.decode(reply.body, KeyValueTable).table

@@ -69,7 +69,6 @@ class Transactions:
         self._offsets = offsets
         self.halves = HalfQueue(store, clock=clock)
         self.recent = RecentHalves(self.halves)
-        store.protect_log_from(self.halves.needed_from, _NEEDED_BY)
         self.ending = Ending(
             store,
             self.halves,
@@ -104,6 +103,7 @@ class Transactions:
 
     async def load(self) -> None:
         """Read the open halves from the store, before clients can end or prepare any."""
+        self._store.protect_log_from(self.halves.needed_from, _NEEDED_BY)
         saved = Progress(self._saved_offset(HALF_TOPIC), self._saved_offset(HALF_DONE_TOPIC))
         found = await off_loop(
             recover,

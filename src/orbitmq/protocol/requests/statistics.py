@@ -172,6 +172,8 @@ class SlaveLink(msgspec.Struct, frozen=True, kw_only=True):
 class MasterLink(msgspec.Struct, frozen=True, kw_only=True):
     """The master of a slave, as the slave sees it; all 0 at a master."""
 
+    # Why the log does not arrive; only slaves of ours say it.
+    failure: str | None = None
     last_read_ms: JavaLong = msgspec.field(default=0, name="lastReadTimestamp")
     last_write_ms: JavaLong = msgspec.field(default=0, name="lastWriteTimestamp")
     address: str | None = msgspec.field(default=None, name="masterAddr")
