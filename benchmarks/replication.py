@@ -41,13 +41,25 @@ ALONE: Final = "alone"
 ASYNC_PAIR: Final = "async pair"
 SYNC_PAIR: Final = "sync pair"
 WORKLOADS: Final = ("64 sync producers, 128 B", "pipelined 8x64, 1 KiB")
+# A machine that stands still for seconds must not turn into replies that are not OK.
+_SYNC_ROLE: Final = {
+    "brokerRole": "SYNC_MASTER",
+    "inSyncReplicas": "2",
+    "slaveTimeout": "60000",
+}
 _RUNTIME: Final = 28
+_REPLICATION: Final = 907
 _COPIED_TIMEOUT_S: Final = 120
 
 
 def _log_end(address: str) -> int:
     table: dict[str, Any] = wire.ask(address, _RUNTIME).body["table"]
     return int(table["commitLogMaxOffset"])
+
+
+def _slaves_in_sync(address: str) -> int:
+    links: list[dict[str, Any]] = wire.ask(address, _REPLICATION).body["haConnectionInfo"]
+    return sum(link["inSync"] for link in links)
 
 
 class ReplicationCost(SendCost):
@@ -59,10 +71,6 @@ class ReplicationCost(SendCost):
         super().__init__(folder)
         # The slaves' addresses by their masters'.
         self.slaves: dict[str, str] = {}
-
-    async def prepare(self, broker: BrokerUnderLoad) -> None:
-        """Wait until the slave has something, so that it is connected."""
-        await self.load(broker, WORKLOADS[0], 0.1)
 
     async def load(self, broker: BrokerUnderLoad, workload: str, seconds: float) -> Figures:
         """Send for so long, and wait until the slave has everything."""
@@ -108,7 +116,7 @@ def _group(
 ) -> BrokerUnderLoad:
     """Start a master, and a slave unless it is alone."""
     name = f"{line or 'ours'}-{kind.replace(' ', '-')}"
-    role = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"} if kind == SYNC_PAIR else {}
+    role = _SYNC_ROLE if kind == SYNC_PAIR else {}
     master = _start(running, line, name, folder / name, name_server, role)
     for topic in question.topics:
         wire.create_topic(master.address, topic, queues=brokers.QUEUES)
@@ -122,6 +130,11 @@ def _group(
             {"brokerRole": "SLAVE", "brokerId": "1"},
         )
         question.slaves[master.address] = slave.address
+        wait_until(
+            lambda: _slaves_in_sync(master.address) == 1,
+            timeout_s=_COPIED_TIMEOUT_S,
+            what=f"{slave.address} is connected",
+        )
     return BrokerUnderLoad(brokers.official_name(line) if line else OURS, kind, master)
 
 
