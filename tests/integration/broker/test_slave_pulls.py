@@ -160,9 +160,8 @@ async def test_a_pull_after_the_end_of_a_slave_ends_where_it_began(
 
 
 @pytest.mark.usefixtures("slave")
+@pytest.mark.parametrize("options", [{"offsetCheckInSlave": "true"}])
 async def test_with_offset_check_a_slave_moves_consumers_as_a_master_does(stored: Peer) -> None:
-    await stored.ask(UpdateBrokerConfig(), b"offsetCheckInSlave=true\n")
-
     code, next_offset, _ = outcome(await stored.pull("T", 5))
 
     assert code == MOVED
