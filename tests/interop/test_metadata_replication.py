@@ -19,6 +19,7 @@ from orbitmq.broker.replication.timer_file import read_master_timers
 from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import SystemClock
+from orbitmq.errors import ProtocolError
 from orbitmq.transport.rpc_client import RpcClient
 from tests.interop import wire
 from tests.interop.drivers import JavaDriver, Listed
@@ -180,19 +181,16 @@ def test_an_official_slave_copies_the_tables_of_our_master(
         slave.wait_ready()
         config = folder / "store" / "config"
         wait_until(
-            lambda: (
-                offset_in(config, new_topic, group) == 1
-                and group in content(config / "subscriptionGroup.json", "subscriptionGroupTable")
-            ),
+            lambda: offset_in(config, new_topic, group) == 1,
             timeout_s=FIRST_COPY_TIMEOUT_S,
-            what="the tables of our master in the files of the slave",
+            what="the committed offset of our master in the file of the slave",
         )
         topics = wire.ask(master.address, wire.GET_ALL_TOPIC_CONFIG).body["topicConfigTable"]
 
-        copied = content(config / "topics.json", "topicConfigTable")
+        copied = table_with(new_topic, config / "topics.json", "topicConfigTable")
         assert copied.keys() >= topics.keys()
         assert copied[new_topic]["writeQueueNums"] == QUEUES
-        groups = content(config / "subscriptionGroup.json", "subscriptionGroupTable")
+        groups = table_with(group, config / "subscriptionGroup.json", "subscriptionGroupTable")
         assert groups[group]["retryMaxTimes"] == 3
         wait_until(
             lambda: content(config / "delayOffset.json", "offsetTable").get("1") == 1,
@@ -206,11 +204,23 @@ def test_an_official_slave_copies_the_tables_of_our_master(
         master.process.stop()
 
 
+def table_with(name: str, file: Path, table: str) -> Any:
+    """A table in a file of the slave, once it has an entry of this name."""
+    seen: dict[str, Any] = {}
+
+    def has_name() -> bool:
+        seen.update(content(file, table))
+        return name in seen
+
+    wait_until(has_name, timeout_s=FIRST_COPY_TIMEOUT_S, what=f"{name} in {file.name}")
+    return seen
+
+
 def content(file: Path, table: str) -> Any:
     """A table in a file that the slave may be replacing just now; empty if it is not there."""
     try:
         return json.loads(java_json.to_standard(file.read_bytes())).get(table, {})
-    except (OSError, ValueError):
+    except (OSError, ProtocolError):
         return {}
 
 
