@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from orbitmq.model import property_names
 from orbitmq.model.unique_ids import UniqueIdRanges
 from orbitmq.record.batch import BatchedMessage, decode_batch, encode_batch
 from orbitmq.record.properties import decode_properties
@@ -23,6 +24,7 @@ TASK = TaskMark(query="c0ffee", batch=12, partition=3, attempt=1)
 _text = st.one_of(
     st.none(), st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), max_size=6)
 )
+# Some of them are names that columns set, or RocketMQ itself: Hypothesis tries constants of our code.
 _key = st.text(st.characters(exclude_characters="\x01\x02 ", codec="utf-8"), min_size=1, max_size=4)
 _row = st.fixed_dictionaries(
     {
@@ -35,6 +37,8 @@ _row = st.fixed_dictionaries(
         "properties": st.dictionaries(_key, _key, max_size=3),
     }
 )
+# Dropped from the column of properties, where other columns set them.
+_SET_BY_COLUMNS = {"KEYS", "TAGS", "__SHARDINGKEY"}
 _SCHEMA = pa.schema(
     {
         "body": pa.binary(),
@@ -66,7 +70,14 @@ def _decoded(encoded: EncodedRows) -> list[BatchedMessage]:
     return decode_batch(b"".join(encoded.messages.to_pylist()))
 
 
+def _row_with(**properties: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(_SCHEMA.names)
+    return {**nothing, "body": b"a", "properties": properties}
+
+
 @given(st.lists(_row, max_size=6))
+@example([_row_with(KEYS="k", TAGS="t", colour="red")])
+@example([_row_with(UNIQ_KEY="ID", DELAY="3"), _row_with(__SHARDINGKEY="s", REAL_QID="1")])
 def test_rows_are_encoded_as_one_by_one(given_rows: list[dict[str, Any]]) -> None:
     rows = pa.RecordBatch.from_pylist(
         [{**row, "properties": list(row["properties"].items())} for row in given_rows], _SCHEMA
@@ -99,7 +110,13 @@ def _properties(row: dict[str, Any], unique_id: str, sequence: int) -> bytes:
     }
     text = "".join(f"{name}\x01{value}\x02" for name, value in said.items() if value)
     text = text.replace("DELAY\x010\x02", "")
-    return (text + "".join(f"{n}\x01{v}\x02" for n, v in row["properties"].items())).encode()
+    own = {name: value for name, value in row["properties"].items() if not _is_dropped(name)}
+    return (text + "".join(f"{n}\x01{v}\x02" for n, v in own.items())).encode()
+
+
+def _is_dropped(name: str) -> bool:
+    dropped = property_names.NOT_SENT_ON | _SET_BY_COLUMNS | {MARK}
+    return name in dropped or name.startswith(property_names.BROKER_PREFIX)
 
 
 def test_each_row_has_an_id_and_a_mark_of_its_own() -> None:
