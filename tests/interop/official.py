@@ -139,6 +139,9 @@ class OfficialBroker:
                 "maxHashSlotNum": "10000",
                 "maxIndexNum": "40000",
                 "timerWheelEnable": "false",
+                # Compat: a thread of RocketMQ 5.5 keeps a processor busy until this time has passed
+                # once, by default 10 s.
+                "transactionMetricFlushInterval": "500",
                 # A loaded machine must not turn into refused messages.
                 "waitTimeMillsInSendQueue": "5000",
                 "osPageCacheBusyTimeOutMills": "5000",
