@@ -272,8 +272,9 @@ def test_a_killed_store_changes_hands_and_loses_no_timer(chain: TimerChain) -> N
 
 @pytest.mark.scenario("chain", "timers of Python, listed, recalled; killed, then ours")
 def test_timers_of_a_killed_official_broker_are_delivered_by_both(chain: TimerChain) -> None:
+    window_s = 6
     spread = [2 + number * 0.6 for number in range(20)]
-    official = chain.official(window_s=6)
+    official = chain.official(window_s=window_s)
     official.create_topic("T", queues=1)
     ids = asyncio.run(chain.send_at("official", spread, recalled=3))
     names = {message_id: name for name, message_id in zip(chain.due_ms, ids, strict=True)}
@@ -290,7 +291,7 @@ def test_timers_of_a_killed_official_broker_are_delivered_by_both(chain: TimerCh
     chain.wait_delivered(ours, min(first + 3, len(wanted)))
     ours.process.stop()
 
-    official = chain.official(window_s=6)
+    official = chain.official(window_s=window_s)
     back_ms = SystemClock().now_ms()
     chain.wait_delivered(official, len(wanted))
     chain.wait_due(SystemClock())
@@ -304,6 +305,10 @@ def test_timers_of_a_killed_official_broker_are_delivered_by_both(chain: TimerCh
     # RocketMQ puts recalls off, too: one that is due before it is back may come after its message.
     late = {name for name in chain.recalled if chain.due_ms[name] < back_ms + 2000}
     assert wanted <= set(counts) <= wanted | late
-    # What it delivered or put off in the second before the kill is repeated, as by itself.
-    assert max(counts.values()) <= 2
+    # What it did after its last save, at most a second before the kill unless the machine is busy,
+    # is repeated, as by itself: a delivery, and each of up to two times that a message was put off,
+    # which leaves a copy of it.
+    at_once = {f"official-{number}" for number, delay_s in enumerate(spread) if delay_s < window_s}
+    assert max(counts[name] for name in wanted & at_once) <= 2
+    assert max(counts.values()) <= 4
     assert [m.body for m in delivered if m.store_ms < chain.due_ms[m.body.decode()]] == []
