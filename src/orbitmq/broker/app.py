@@ -798,10 +798,15 @@ class Broker:
             BrokerOptionRequests(
                 self._settings,
                 file=self._options_file,
-                register=self.registration.register_all,
+                register=self._report_permission,
                 clock=self._clock,
             ),
         )
+
+    async def _report_permission(self) -> None:
+        # Name servers replace what they know of a topic only for a new version.
+        await self.topics.raise_version()
+        await self.registration.register_all()
 
     def _make_servers(
         self, config: BrokerConfig, handlers: dict[int, Handler], clients: ClientRequests

@@ -23,6 +23,7 @@ from orbitmq.nameserver.app import NameServer
 from orbitmq.nameserver.app import load_settings as load_name_server_settings
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.configuration import UpdateBrokerConfig
 from orbitmq.protocol.requests.offsets import CommitOffset, GetCommittedOffset
 from orbitmq.protocol.requests.registration import encode_register_body
 from orbitmq.store.message_store import MessageStore
@@ -237,6 +238,22 @@ async def test_reported_permissions_are_limited_to_those_of_the_broker(
 
             assert route is not None
             assert [queues.permission for queues in route.queues] == [seen]
+
+
+async def test_a_permission_that_is_changed_reaches_the_name_servers(tmp_path: Path) -> None:
+    async with name_server(tmp_path) as server:
+        address = f"127.0.0.1:{server.port}"
+        async with running(tmp_path, ManualClock(), namesrvAddr=address) as site:
+            peer = await site.connect()
+            await peer.make_topic("T")
+
+            for permission in (4, 6):
+                body = f"brokerPermission={permission}".encode()
+                await peer.ask(UpdateBrokerConfig(), body)
+                route = server.routes.route("T")
+
+                assert route is not None
+                assert [queues.permission for queues in route.queues] == [permission]
 
 
 # --- what survives ----------------------------------------------------------------------------

@@ -158,6 +158,15 @@ class TopicTable:
         await self._change(step)
         return [self.require(topic.name) for topic in wanted]
 
+    async def raise_version(self) -> None:
+        """Give the table a new version: what is reported of the topics changed, not they."""
+
+        def step(document: TopicsDocument) -> TopicsDocument:
+            version = document.data_version.next(self._clock.now_ms())
+            return TopicsDocument(data_version=version, topics=document.topics)
+
+        await self._file.change(step)
+
     async def follow(self, topics: Mapping[str, TopicConfig], version: DataVersion | None) -> None:
         """Replace all topics by those of a master; system topics that it lacks stay.
 
