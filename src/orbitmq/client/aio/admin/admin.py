@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from orbitmq.client.aio.admin.brokers import Brokers
 from orbitmq.client.aio.admin.dead_letters import DeadLetters
+from orbitmq.client.aio.admin.draining import Draining
 from orbitmq.client.aio.admin.groups import Groups
 from orbitmq.client.aio.admin.key_values import KeyValues
 from orbitmq.client.aio.admin.messages import Messages
@@ -75,6 +76,7 @@ class Admin(ClientLifecycle):
         self.transactions = Transactions(reach)
         self.pending = Pending(reach)
         self.name_servers = NameServerOptions(reach)
+        self.draining = Draining(reach, self.brokers, self.topics, self.pending)
         self.traffic = Traffic(reach, self.topics, self.groups)
 
     async def _open(self) -> None:
