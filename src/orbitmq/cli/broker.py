@@ -12,6 +12,7 @@ import typer
 from orbitmq.broker.app import Broker, load_settings
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, some_options
 from orbitmq.cli.broker_drain import drain
+from orbitmq.cli.broker_seed import seed
 from orbitmq.cli.cluster import list_brokers
 from orbitmq.cli.output import AsJson, show_each, show_rows, time_text
 from orbitmq.cli.servers.logs import LogLevel
@@ -52,6 +53,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("lag")(lag)
     group.command("clean")(clean)
     group.command("drain")(drain)
+    group.command("seed")(seed)
     group.command("forbid-writing")(forbid_writing)
     group.command("allow-writing")(allow_writing)
 

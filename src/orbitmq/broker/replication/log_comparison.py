@@ -68,13 +68,18 @@ class LogComparison:
 
     async def range_of(self, master: str) -> tuple[int, int]:
         """From where to where the master has the log."""
-        reply = await self.rpc.call(master, GetRuntime())
+        return await self.range_at(self.rpc, master)
+
+    @staticmethod
+    async def range_at(rpc: RpcClient, broker: str) -> tuple[int, int]:
+        """From where to where a broker has its log."""
+        reply = await rpc.call(broker, GetRuntime())
         table = java_json.decode(reply.body, KeyValueTable).table
         try:
             return int(table["commitLogMinOffset"]), int(table["commitLogMaxOffset"])
         except (KeyError, ValueError) as error:
             raise ProtocolError(
-                f"the broker {master} does not say where its log begins and ends"
+                f"the broker {broker} does not say where its log begins and ends"
             ) from error
 
     async def _is_same(self, master: str, offset: int, record: bytes) -> bool:
