@@ -23,6 +23,7 @@ from orbitmq.store.log.fast_forms import Appender
 from orbitmq.store.log.flush import Flusher
 from orbitmq.store.log.log_copy import LogCopy
 from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, OPENING, Obstacles, unwritable
+from orbitmq.store.opening.cut_intent import forget_intent
 from orbitmq.store.opening.parts import log_folders, open_parts
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.memory_topics import MemoryTopics
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from orbitmq.clock import Clock
     from orbitmq.store.log.appender import Entry
     from orbitmq.store.log.commit_log import LogStretch
+    from orbitmq.store.opening.cut_intent import Cut
     from orbitmq.store.retention import DiskUse
 
 log = logging.getLogger(__name__)
@@ -346,6 +348,20 @@ class MessageStore(StoredMessages):
             self.appender.body_bytes_max = store.body_bytes_max
         if retention is not None:
             self._retention.config = retention
+
+    @property
+    def was_cut(self) -> Cut | None:
+        """What was cut from the log, until `forget_cut`; None if nothing was.
+
+        Whoever keeps positions in the log or in queues outside the store must lower them.
+        """
+        return self._parts.cut
+
+    def forget_cut(self) -> None:
+        """Forget that the log was cut, once everything is lowered; on disk when this returns."""
+        if self._parts.cut is not None:
+            forget_intent(self._parts.root)
+            self._parts.cut = None
 
     @property
     def store_host(self) -> bytes:

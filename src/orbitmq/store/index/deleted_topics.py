@@ -48,8 +48,20 @@ class DeletedTopics:
         """Record that a topic's records below `end` are deleted; on disk when this returns."""
         kept = {name: at for name, at in self._ends.items() if at > log_start}
         self._ends = kept | {topic.encode(): end}
-        lines = [b"%d %b\n" % (at, name) for name, at in self._ends.items()]
-        replace_file(self._path, b"".join(lines), self._modes)
+        self._write()
+
+    def has_above(self, offset: int) -> bool:
+        """Whether a topic was deleted above an offset of the log."""
+        return any(end > offset for end in self._ends.values())
+
+    def forget_above(self, offset: int) -> None:
+        """Forget deletions in a part of the log that is cut; on disk when this returns.
+
+        What they deleted below is there again, once queues are filled from the log.
+        """
+        if self.has_above(offset):
+            self._ends = {name: end for name, end in self._ends.items() if end <= offset}
+            self._write()
 
     def is_deleted(self, topic: bytes, physical_offset: int) -> bool:
         """Whether a record of a topic is from before its deletion."""
@@ -66,3 +78,7 @@ class DeletedTopics:
                 break
             count += 1
         return count
+
+    def _write(self) -> None:
+        lines = [b"%d %b\n" % (at, name) for name, at in self._ends.items()]
+        replace_file(self._path, b"".join(lines), self._modes)

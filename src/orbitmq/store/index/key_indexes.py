@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +17,11 @@ from typing import Final
 from orbitmq.disk import PRIVATE, FileModes, make_folder, sync_folder
 from orbitmq.errors import DiskFullError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.files.descriptor import Descriptor
 from orbitmq.store.files.file_names import is_unfinished, refuse_folder
+from orbitmq.store.index.entry_search import first_not
 from orbitmq.store.index.key_index import KeyIndex, key_hash
+from orbitmq.store.index.key_table import ENTRY, ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -234,3 +238,38 @@ class KeyIndexes:
             self._files = tuple(file for file in self._files if file is not dropped)
             self._unsynced.discard(dropped)
         dropped.delete()
+
+
+def entries_below(
+    folder: Path,
+    offset: PhysicalOffset,
+    *,
+    slots: int,
+    entries_max: int,
+    newest: tuple[int, int],
+) -> tuple[int, int] | None:
+    """Where an index ends without the messages from an offset on: the file, and its next entry.
+
+    `newest` says so of the index as it is, with 0 for no file. None if the files do not match that.
+    """
+    paths = folder.iterdir() if folder.is_dir() else ()
+    names = sorted(int(path.name) for path in paths if path.name.isdecimal())
+    if newest[0] not in (0, *names):
+        return None
+    for name in reversed([name for name in names if name <= newest[0]]):
+        path = folder / f"{name:0{_NAME_DIGITS}d}"
+        if path.stat().st_size != KeyIndex.file_bytes(slots, entries_max):
+            return None
+        descriptor = Descriptor(path, os.O_RDONLY)
+        entries_at = HEADER_BYTES + slots * SLOT_BYTES
+
+        def is_below(number: int, file: Descriptor = descriptor, at: int = entries_at) -> bool:
+            entry = ENTRY.unpack(file.pread(ENTRY_BYTES, at + number * ENTRY_BYTES))
+            return bool(entry[1] < offset)
+
+        # Invariant: keys are added in the order of the log.
+        end = newest[1] if name == newest[0] else entries_max
+        number = first_not(is_below, 1, end)
+        if number > 1:
+            return name, number
+    return 0, 0

@@ -46,6 +46,17 @@ def ends_after(
     return ends
 
 
+def firsts_after(log: CommitLog, position: int, end: int) -> dict[tuple[str, int], QueueOffset]:
+    """The lowest number of each queue that has records between two offsets."""
+    firsts: dict[tuple[str, int], QueueOffset] = {}
+    for found in _walk(log, position, end, with_keys=False):
+        for (name, queue_id), runs in found.runs.items():
+            key = name.decode(errors="replace"), queue_id
+            first = QueueOffset(min(run.first for run in runs))
+            firsts[key] = min(first, firsts.get(key, first))
+    return firsts
+
+
 def _walk(log: CommitLog, position: int, end: int, *, with_keys: bool) -> Iterator[Walk]:
     while position < end and (file := log.file_at(position)) is not None:
         first = file.first_offset

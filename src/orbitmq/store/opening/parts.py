@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from orbitmq.errors import DiskFullError, SettingsError, StoreFormatError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.config import FlushMode
@@ -27,8 +29,16 @@ from orbitmq.store.index.watermark import Watermark, read_watermark
 from orbitmq.store.log.commit_log import CommitLog
 from orbitmq.store.opening.abort_file import AbortFile
 from orbitmq.store.opening.checkpoint import Checkpoint
+from orbitmq.store.opening.cut_intent import (
+    cut_folder,
+    forget_intent,
+    read_intent,
+    saved_cut,
+    write_intent,
+)
 from orbitmq.store.opening.directory_lock import DirectoryLock
 from orbitmq.store.opening.doubts import Doubts
+from orbitmq.store.opening.log_cut import LogCut
 from orbitmq.store.opening.log_scans import ends_after
 from orbitmq.store.opening.progress import ProgressFile, ProgressSaver, SavedProgress
 from orbitmq.store.opening.rebuild_note import RebuildNote
@@ -51,7 +61,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orbitmq.clock import Clock
+    from orbitmq.disk import FileModes
     from orbitmq.store.config import StoreConfig
+    from orbitmq.store.opening.cut_intent import Cut, CutIntent
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +143,8 @@ class Parts:
     later_ends: dict[tuple[str, int], QueueOffset]
     # Releases everything, the lock last.
     resources: ExitStack
+    # What was cut from the log, until `forget_intent`.
+    cut: Cut | None = None
 
 
 def open_parts(
@@ -147,12 +161,52 @@ def open_parts(
         try:
             refuse_misplaced(root)
             refuse_foreign_kinds(root)
+            intent = read_intent(root)
+            cut = None
+            if intent is not None and not intent.saved:
+                cut = _cut(root, intent, config, clock)
             parts = _Opening(root, config, clock, resources, is_copy=is_copy).run(held=held)
+            if intent is not None:
+                parts.cut = _settle(root, intent, cut, config.modes)
         except OSError as error:
             path = Path(error.filename) if error.filename else root
             raise write_failure(path, error, what="something") from error
         parts.resources = resources.pop_all()
         return parts
+
+
+def _cut(root: Path, intent: CutIntent, config: StoreConfig, clock: Clock) -> Cut | None:
+    """Cut the log as asked; None if there was nothing to cut."""
+    progress_file = ProgressFile(root / OWN_FOLDER, config.modes)
+    commit_log = _commit_log(root, config)
+    checkpoint_path = root / CHECKPOINT_NAME
+    try:
+        return LogCut(
+            root=root,
+            intent=intent,
+            commit_log=commit_log,
+            progress_file=progress_file,
+            checkpoint=_read_checkpoint(checkpoint_path, progress_file.saved, clock),
+            checkpoint_path=checkpoint_path,
+            index_slots=config.index_slots,
+            index_entries=config.index_entries,
+            modes=config.modes,
+        ).run()
+    finally:
+        commit_log.close()
+        progress_file.close()
+
+
+def _settle(root: Path, intent: CutIntent, cut: Cut | None, modes: FileModes) -> Cut | None:
+    """Note that the log is cut, and queues and index with it; returns what was cut."""
+    if intent.saved:
+        # Cut by an earlier opening, and something else is still to be lowered.
+        return saved_cut(cut_folder(root) / intent.saved)
+    if cut is None:
+        forget_intent(root)
+    else:
+        write_intent(root, replace(intent, saved=cut.saved_path.name), modes)
+    return cut
 
 
 class _Opening:
