@@ -494,7 +494,9 @@ class Broker:
         self.store.on_flushed(self._confirmations.flushed)
         if self.replication.gate is not None:
             self.replication.gate.on_change = self._confirmations.copies_changed
-        self._storing = Storing(self.store, self._confirmations)
+        self._storing = Storing(
+            self.store, self._confirmations, lacks_copies=self.replication.lacks_copies
+        )
         self._delay = DelayDelivery(
             store=self.store,
             progress=self._delay_progress,

@@ -54,7 +54,12 @@ def show(query: Query, *, namesrv: NameServers = None, as_json: AsJson = False) 
         }
         for name, at in sorted(known.at.items())
     ]
-    show_rows(rows, as_json=as_json)
+    show_rows(
+        rows,
+        as_json=as_json,
+        empty=f"no broker knows it, only the name servers, which name {known.coordinator} as its "
+        "coordinator",
+    )
 
 
 def forget(
@@ -74,7 +79,7 @@ def forget(
         yes=yes,
     )
     brokers = administer(namesrv, lambda admin: admin.queries.forget(query, force=force))
-    typer.echo(f"query {query} is forgotten on {', '.join(brokers)}")
+    typer.echo(f"query {query} is forgotten on {', '.join([*brokers, 'the name servers'])}")
 
 
 def _row(known: KnownQuery) -> dict[str, object]:

@@ -50,6 +50,12 @@ class HandSlave:
         offset, size = PIECE.unpack(await self._reader.readexactly(PIECE.size))
         return offset, await self._reader.readexactly(size)
 
+    async def follow(self) -> None:
+        """Report everything that it receives, until it is cancelled or disconnected."""
+        while True:
+            offset, content = await self.piece()
+            await self.report(offset + len(content))
+
     async def ended(self) -> bool:
         """Whether the master closes the connection, whatever it sends before."""
         while await self._reader.read(65_536):
@@ -164,7 +170,7 @@ class Group:
 
     async def connect_slave(self) -> HandSlave:
         """Connect to the master's log as a slave that does what the test says."""
-        port = self.brokers[0].port + 1
+        port = self._ports[0] + 1
         slave = HandSlave(*await asyncio.open_connection("127.0.0.1", port))
         self._opened.callback(slave.close)
         return slave

@@ -24,6 +24,7 @@ from orbitmq.protocol.requests.key_values import DeleteKeyValue
 from orbitmq.protocol.requests.routing import GetClusterView
 from orbitmq.protocol.requests.staged_writes import (
     COORDINATORS,
+    FIRST_BATCHES,
     ListQueries,
     MoveRows,
     QueryPage,
@@ -111,7 +112,10 @@ class ExactlyOnce:
         """Have the name servers forget who decides for a query, those that can be reached."""
         for name_server in self._name_servers():
             try:
-                await self._rpc.call(name_server, DeleteKeyValue(namespace=COORDINATORS, key=query))
+                for namespace in (COORDINATORS, FIRST_BATCHES):
+                    await self._rpc.call(
+                        name_server, DeleteKeyValue(namespace=namespace, key=query)
+                    )
             except OrbitError as error:
                 # It names the broker that would be appointed again.
                 log.info("coordinator still known to=%s reason=%s", name_server, error)
@@ -119,11 +123,14 @@ class ExactlyOnce:
     async def _request_move(self, name: str, decided: QueryState, part: Part) -> None:
         """Have a broker, perhaps this one, move its part of a batch."""
         own = self._broker_name()
+        before = decided.confirmed.get(name)
         asked = MoveRows(
             query=decided.query,
             batch=Long(decided.decided),
             coordinator=own,
             digest=decided.digest,
+            previous_batch=Long(before.batch) if before is not None else None,
+            previous_digest=before.digest if before is not None else None,
         )
         if name == own:
             await self.moving.move(asked, part)

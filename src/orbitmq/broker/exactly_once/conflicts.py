@@ -17,8 +17,19 @@ if TYPE_CHECKING:
     from orbitmq.protocol.requests.staged_writes import BatchDecision
 
 
-def check_decision(state: QueryState, decision: BatchDecision) -> None:
-    """Raise if a decision cannot belong to the run of the query that the state is from."""
+def check_decision(
+    state: QueryState, decision: BatchDecision, first_batch: int | None = None
+) -> None:
+    """Raise if a decision cannot belong to the run of the query that the state is from.
+
+    Args:
+        state: of the query.
+        decision: the one that would be next.
+        first_batch: the first batch ever decided for the query; None if it is not known.
+    """
+    # Spark begins a batch when the one before is committed.
+    if state.decided < 0 and first_batch is not None and first_batch < decision.batch:
+        raise _lost(state, decision, first_batch)
     if decision.batch < state.decided:
         raise _conflict(state, decision, f"batches up to {state.decided} are decided{_when(state)}")
     if decision.batch == state.decided:
@@ -33,7 +44,11 @@ def check_decision(state: QueryState, decision: BatchDecision) -> None:
                 hint="complete it with the old target, then change the target; or use a new "
                 "checkpoint (a new writeId for a batch)",
             )
-    elif decision.batch == state.decided + 1 and not _follows(state, decision):
+    elif _follows(state, decision):
+        return
+    elif decision.batch > state.decided + 1:
+        raise _lost(state, decision, state.decided + 1)
+    else:
         raise _conflict(
             state,
             decision,
@@ -53,6 +68,19 @@ def _follows(state: QueryState, decision: BatchDecision) -> bool:
     if not state.source or decision.source is None or not decision.source.start:
         return True
     return decision.source.start == state.source
+
+
+def _lost(state: QueryState, decision: BatchDecision, first: int) -> BatchConflictError:
+    batches = f"batch {first}" if first == decision.batch - 1 else f"batches {first} on"
+    return BatchConflictError(
+        f"batch {decision.batch} of query {decision.query!r} is not written: the coordinator "
+        f"{state.coordinator!r} knows nothing of {batches}, which the query has written. A slave "
+        "that did not have them was promoted, or the broker lost its store; or they were written "
+        "without exactlyOnce",
+        hint="their rows may be missing: compare source and topic, and write what is missing with "
+        "a batch write. Then, to go on with this batch: orbitmq query forget "
+        f"{state.query} --force",
+    )
 
 
 def _conflict(state: QueryState, decision: BatchDecision, why: str) -> BatchConflictError:

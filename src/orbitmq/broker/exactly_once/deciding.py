@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from orbitmq.broker.exactly_once.conflicts import check_decision, is_same_source
-from orbitmq.broker.exactly_once.query_states import QueryState, check_name
+from orbitmq.broker.exactly_once.query_states import Confirmed, QueryState, check_name
 from orbitmq.clock import time_limit
 from orbitmq.errors import BatchConflictError, OrbitError, RemoteError, RequestRefusedError
 from orbitmq.lifecycle import OwnedTasks
@@ -36,10 +36,12 @@ log = logging.getLogger(__name__)
 
 RETRY_INTERVAL_MS: Final = 1_000
 _DIGEST_LENGTH: Final = 32
-# Asks a broker to move its part of a batch; returns once it has confirmed.
 # Brokers of one decision whose problems are logged.
 _LOGGED_MAX: Final = 10
+# Brokers of one query whose last batch is known; a decision has at most as many.
+_CONFIRMED_MAX: Final = 1_000
 
+# Asks a broker to move its part of a batch; returns once it has confirmed.
 RequestMove = Callable[[str, QueryState, Part], Awaitable[None]]
 
 
@@ -105,10 +107,20 @@ class Deciding:
         assert state is not None
         return state.coordinator
 
-    async def decide(self, decision: BatchDecision, *, wait_ms: float) -> BatchStatus:
-        """Store a decision unless there is one; waits for completion, returns the outcome."""
+    async def decide(
+        self, decision: BatchDecision, *, wait_ms: float, first_batch: int | None = None
+    ) -> BatchStatus:
+        """Store a decision unless there is one; waits for completion, returns the outcome.
+
+        Args:
+            decision: what to decide.
+            wait_ms: how long to wait.
+            first_batch: the first batch ever decided for the query; None if it is not known.
+        """
         query = decision.query
-        state = await self._states.change(query, lambda state: self._decided(state, decision))
+        state = await self._states.change(
+            query, lambda state: self._decided(state, decision, first_batch)
+        )
         assert state is not None
         status = BatchStatus(
             counts=state.digest == _digest(decision),
@@ -138,7 +150,9 @@ class Deciding:
             return True
         return kept.state.digest == decided.digest and kept.state.decision is None
 
-    def _decided(self, state: QueryState | None, decision: BatchDecision) -> QueryState | None:
+    def _decided(
+        self, state: QueryState | None, decision: BatchDecision, first_batch: int | None
+    ) -> QueryState | None:
         if state is None or state.coordinator != self._name():
             coordinator = state.coordinator if state is not None else None
             raise RequestRefusedError(
@@ -147,7 +161,7 @@ class Deciding:
                 f"{coordinator!r} does",
                 hint="ask for the coordinator first",
             )
-        check_decision(state, decision)
+        check_decision(state, decision, first_batch)
         if decision.batch == state.decided:
             return None
         if state.decision is not None:
@@ -210,7 +224,7 @@ class Deciding:
             # The query may have been forgotten meanwhile.
             if state is None or state.digest != done.digest:
                 return None
-            return msgspec.structs.replace(state, decision=None)
+            return msgspec.structs.replace(state, decision=None, confirmed=_confirmed(done))
 
         try:
             await self._states.change(done.query, completed)
@@ -244,6 +258,14 @@ def _problem(error: Exception) -> _Problem:
     if isinstance(error, RemoteError):
         return _Problem(error.remark, error.code == ResponseCode.ILLEGAL_OPERATION)
     return _Problem(str(error), isinstance(error, BatchConflictError))
+
+
+def _confirmed(done: QueryState) -> dict[str, Confirmed]:
+    """What brokers have confirmed once a decision is complete; those silent longest are dropped."""
+    latest = Confirmed(done.decided, done.digest)
+    confirmed = {**done.confirmed, **dict.fromkeys(done.decision or (), latest)}
+    newest = sorted(confirmed.items(), key=lambda item: item[1].batch, reverse=True)
+    return dict(newest[:_CONFIRMED_MAX])
 
 
 def _digest(decision: BatchDecision) -> str:

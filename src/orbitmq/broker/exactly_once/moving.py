@@ -33,6 +33,7 @@ from orbitmq.protocol.codes import ResponseCode
 
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryStates
+    from orbitmq.model.queues import PhysicalOffset
     from orbitmq.protocol.requests.staged_writes import MoveRows, Part
     from orbitmq.record.decode import StoredMessage
     from orbitmq.store.log.draft import Draft
@@ -71,6 +72,8 @@ class Moving:
         self._has_queue = has_queue
         self._on_moved = on_moved
         self._locks = QueryLocks()
+        # By query: the end of the log when a move failed, below which rows of it may be.
+        self._unsure: dict[str, PhysicalOffset] = {}
 
     async def move(self, asked: MoveRows, part: Part) -> None:
         """Move the rows of a part that are not moved yet; returns once all are on disk."""
@@ -82,6 +85,12 @@ class Moving:
     async def _move(self, asked: MoveRows, part: Part) -> None:
         kept = self._states.find(asked.query)
         state = kept.state if kept is not None else None
+        if state is not None and state.is_moving and _confirmed_before(state, asked):
+            # The coordinator knows it as moved, from a broker whose end of the log was lost.
+            assert state.part is not None
+            await self._finish(state, await off_loop(self._staged, asked.query, state.part))
+            kept = self._states.find(asked.query)
+            state = kept.state if kept is not None else None
         moving = _start_part(state, asked, part)
         if moving is None:
             moving = state
@@ -105,6 +114,27 @@ class Moving:
         assert moved is not None
         # Rows appended earlier can be found only once they are visible.
         await off_loop(self._store.flush)
+        self._check_visible(state)
+        try:
+            await self._append_rest(state, part, moved, rows)
+        except BaseException:
+            self._unsure[state.query] = self._store.log_end
+            raise
+        self._unsure.pop(state.query, None)
+
+    def _check_visible(self, state: QueryState) -> None:
+        """Raise while rows that an earlier attempt appended wait for slaves."""
+        if self._store.visible < self._unsure.get(state.query, 0):
+            raise RequestRefusedError(
+                ResponseCode.SYSTEM_BUSY,
+                f"rows of batch {state.batch} of query {state.query!r} that were moved before wait "
+                "for slaves",
+                hint="retry",
+            )
+
+    async def _append_rest(
+        self, state: QueryState, part: Part, moved: int, rows: Sequence[_Row]
+    ) -> None:
         done = await off_loop(self._moved_since, state.query, part, rows[moved:])
         if done:
             log.info(
@@ -237,11 +267,14 @@ def _start_part(
         raise BatchConflictError(
             f"batch {batch} of query {query!r} is not moved: this broker has moved other rows for "
             f"batch {state.batch}",
-            hint="the query was forgotten at its coordinator only; forget it everywhere: orbitmq "
-            f"query forget {query} --force",
+            hint=f"the coordinator {asked.coordinator!r} does not know that: the query was forgotten "
+            "there only, or a slave that did not have the decision was promoted. Those rows stay. "
+            "To write this batch all the same, though some of its rows may be in the topic already, "
+            f"forget the query everywhere: orbitmq query forget {query} --force",
         )
     if batch == state.batch:
         return None
+    _check_previous(state, asked)
     if state.is_moving:
         raise RequestRefusedError(
             ResponseCode.SYSTEM_BUSY,
@@ -249,6 +282,32 @@ def _start_part(
         )
     return msgspec.structs.replace(
         state, batch=batch, part=part, moved=0, part_digest=digest, part_bytes=staged_bytes
+    )
+
+
+def _confirmed_before(state: QueryState, asked: MoveRows) -> bool:
+    """Whether the part of a state is the one that the coordinator knows as moved before."""
+    return (
+        state.coordinator == asked.coordinator
+        and state.batch == asked.previous_batch
+        and state.part_digest == (asked.previous_digest or "")
+    )
+
+
+def _check_previous(state: QueryState, asked: MoveRows) -> None:
+    """Raise if this broker has not moved what the coordinator knows as moved before."""
+    if asked.previous_batch is None or _confirmed_before(state, asked):
+        return
+    known = f"batch {state.batch}" if state.batch >= 0 else "none"
+    raise BatchConflictError(
+        f"batch {asked.batch} of query {asked.query!r} is not moved: the rows of batch "
+        f"{asked.previous_batch} were moved here, and the newest that is known here is {known}"
+        f"{' of another decision' if state.batch == asked.previous_batch else ''}. A slave that did "
+        "not have them was promoted, or the broker lost its store",
+        hint="rows may be missing: compare source and topic, and write what is missing with a "
+        "batch write. Then, to go on: orbitmq query forget "
+        f"{asked.query} --force; rows of batch {asked.batch} that other brokers have moved are "
+        "written twice then",
     )
 
 
@@ -261,5 +320,7 @@ def _check_complete(query: str, part: Part, rows: Sequence[_Row]) -> None:
             raise StoreDamagedError(
                 f"write {write_id} of query {query!r} staged {expected} rows, but {count} were found "
                 f"between {part.start} and {part.end} of the staging queue; none was moved",
-                hint="run: orbitmq store verify; restart the query with a new checkpoint",
+                hint="a slave that did not have them was promoted, or the store is damaged: run "
+                "orbitmq store verify. To write the batch again, though rows that other brokers have "
+                f"moved stay: orbitmq query forget {query} --force, and restart the query",
             )

@@ -56,6 +56,13 @@ UNDECIDED_MS: Final = 24 * 3_600_000
 ALL_AFTER_START_MS: Final = 3_600_000
 
 
+class Confirmed(msgspec.Struct, frozen=True, array_like=True):
+    """A batch whose rows a broker has moved, and the digest of its decision."""
+
+    batch: int
+    digest: str
+
+
 class QueryState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one query on one broker."""
 
@@ -81,6 +88,8 @@ class QueryState(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     target: str = ""
     decided_ms: int = 0
+    # The newest batch that each broker has confirmed, by name, as far as that is known.
+    confirmed: dict[str, Confirmed] = {}
     # When it last changed; 0 if that is not known.
     changed_ms: int = 0
     # The last record of a query that was forgotten.

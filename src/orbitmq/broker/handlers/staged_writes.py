@@ -134,7 +134,9 @@ class StagedWriteRequests:
         source = decision.source
         _check_lengths(decision.target, *((source.start, source.end) if source else ()))
         wait_ms = min(asked.wait_ms, _WAIT_MS_MAX)
-        status = await self.deciding.decide(decision, wait_ms=wait_ms)
+        status = await self.deciding.decide(
+            decision, wait_ms=wait_ms, first_batch=asked.first_batch
+        )
         return request.reply(body=msgspec.json.encode(status))
 
     async def move(self, _: Connection, request: Command) -> Command:
@@ -143,7 +145,7 @@ class StagedWriteRequests:
         asked = MoveRows.decode(request.fields)
         part = _body(request, Part)
         _check_part(part)
-        _check_lengths(asked.digest or "")
+        _check_lengths(asked.digest or "", asked.previous_digest or "")
         await self.moving.move(asked, part)
         return request.reply()
 
@@ -173,6 +175,9 @@ class StagedWriteRequests:
         refusal = self.refusal()
         if refusal is not None:
             code, reason = refusal
+            if code == ResponseCode.SYSTEM_ERROR:
+                # It passes: slaves come back, and the writer retries.
+                code = ResponseCode.SERVICE_NOT_AVAILABLE
             raise RequestRefusedError(code, reason)
 
 
@@ -187,6 +192,9 @@ def _summary(state: QueryState) -> QuerySummary:
         decided_ms=state.decided_ms,
         target=state.target,
         complete=state.is_complete,
+        moved=not state.is_moving,
+        part_digest=state.part_digest,
+        digest=state.digest,
     )
 
 

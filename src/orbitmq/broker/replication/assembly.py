@@ -107,13 +107,17 @@ class Replication:
         """Why messages cannot be stored here, as a code and a remark; None if they can."""
         if self.is_slave:
             return ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave; send to its master"
-        if self.gate is not None and self.gate.is_short and self._config().copies_required:
-            return (
-                ResponseCode.SYSTEM_ERROR,
-                f"in-sync replicas not enough: {len(self.copies.near())} of "
-                f"{self.gate.awaited} slaves are connected and near (requireInSyncReplicas)",
-            )
-        return None
+        lacking = self.lacks_copies()
+        return (ResponseCode.SYSTEM_ERROR, lacking) if lacking else None
+
+    def lacks_copies(self) -> str:
+        """Why nothing may be stored for want of slaves; empty if it may."""
+        if self.gate is None or not self.gate.is_short or not self._config().copies_required:
+            return ""
+        return (
+            f"in-sync replicas not enough: {len(self.copies.near())} of "
+            f"{self.gate.awaited} slaves are connected and near (requireInSyncReplicas)"
+        )
 
     def why(self) -> tuple[str, str]:
         """Why this broker is only read now, and what to do."""

@@ -70,8 +70,10 @@ class SyncGate:
         return self._copies.holding(end)
 
     def start(self) -> None:
-        """Follow the copies from now on."""
-        self._await_end()
+        """Follow the copies from now on; what the log has already is shown without them."""
+        with self._lock:
+            # Services find their state by reading the log, and must not miss its end.
+            self._limit = max(self._limit, self._store.settled)
         self._copies.on_change = self.update
         self._store.on_growth(self._grown)
 

@@ -13,8 +13,9 @@ from orbitmq.protocol.requests.sending import SendMessage
 
 # The ids of queries that write one batch, under a name of the user's choice, start with this.
 BATCH_PREFIX: Final = "batch/"
-# The namespace of name servers that records the coordinator of each query.
+# The namespaces of name servers that record the coordinator of each query, and its first batch.
 COORDINATORS: Final = "ORBITMQ_COORDINATORS"
+FIRST_BATCHES: Final = "ORBITMQ_FIRST_BATCHES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,8 @@ class DecideWrites(Header):
 
     CODE = RequestCode.DECIDE_WRITES
     wait_ms: int
+    # The first batch that was ever decided for the query; None if that is not known.
+    first_batch: Long | None = None
 
 
 class BatchStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +122,9 @@ class MoveRows(Header):
     coordinator: str
     # Identifies the decision among those of its batch.
     digest: str | None = None
+    # The batch that the broker confirmed before, and its digest; None if it is not known.
+    previous_batch: Long | None = None
+    previous_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +153,11 @@ class QuerySummary(msgspec.Struct, frozen=True, kw_only=True):
     target: str = ""
     # Whether the broker has nothing left to do for the newest batch.
     complete: bool = True
+    # Whether all rows of `batch` are in their queues.
+    moved: bool = True
+    # Identify the decision that `batch` belongs to, and that on `decided`; empty if not known.
+    part_digest: str = ""
+    digest: str = ""
 
 
 class QueryPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from orbitmq.errors import (
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.staged_writes import (
     COORDINATORS,
+    FIRST_BATCHES,
     ForgetQuery,
     ListQueries,
     QueryPage,
@@ -49,12 +50,12 @@ class KnownQuery:
     @property
     def last_batch(self) -> int:
         """The newest decided batch; -1 before the first."""
-        return max(max(each.decided, each.batch) for each in self.at.values())
+        return max((max(each.decided, each.batch) for each in self.at.values()), default=-1)
 
     @property
     def decided_ms(self) -> int:
         """When that was decided; 0 if it is not known."""
-        return max(each.decided_ms for each in self.at.values())
+        return max((each.decided_ms for each in self.at.values()), default=0)
 
     @property
     def rows(self) -> int:
@@ -97,11 +98,15 @@ class Queries:
         for name, address in masters.items():
             page = await self._ask(address, ListQueries(query=query, limit=1))
             at.update((name, summary) for summary in page)
-        if not at:
+        if at:
+            return _known(query, at)
+        # The brokers may have lost it.
+        coordinator = await self._recorded(COORDINATORS, query)
+        if coordinator is None:
             raise QueryMissingError(
                 f"no broker knows the query {query!r}", hint="orbitmq query list shows all"
             )
-        return _known(query, at)
+        return KnownQuery(query=query, coordinator=coordinator, at={})
 
     async def forget(self, query: str, *, force: bool = False) -> list[str]:
         """Forget a query on every broker; returns their names.
@@ -120,12 +125,19 @@ class Queries:
         names = sorted(known.at, key=lambda name: (name == known.coordinator, name))
         for name in names:
             await self._reach.ask(masters[name], ForgetQuery(query=query, force=force))
+        for namespace in (COORDINATORS, FIRST_BATCHES):
+            if await self._recorded(namespace, query) is not None:
+                await KeyValues(self._reach).delete(namespace, query)
+        return sorted(names)
+
+    async def _recorded(self, namespace: str, query: str) -> str | None:
+        """What the name servers have recorded of a query; None if nothing."""
         try:
-            await KeyValues(self._reach).delete(COORDINATORS, query)
+            return await KeyValues(self._reach).get(namespace, query)
         except RemoteError as error:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
-        return sorted(names)
+            return None
 
     async def _at(self, address: str) -> list[QuerySummary]:
         found: list[QuerySummary] = []

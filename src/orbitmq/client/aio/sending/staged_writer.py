@@ -42,6 +42,7 @@ from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.staged_writes import (
     COORDINATORS,
+    FIRST_BATCHES,
     AppointCoordinator,
     BatchStatus,
     CoordinatorReply,
@@ -72,6 +73,7 @@ _RETRIED_CODES: Final = frozenset(
     {
         ResponseCode.SYSTEM_BUSY,
         ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
         ResponseCode.SERVICE_NOT_AVAILABLE,
     }
 )
@@ -203,11 +205,15 @@ class StagedWriter(ClientLifecycle):
         """Commit, and wait until it is complete or the time is up."""
         reach = Reach(self._running)
         coordinator = await self._retry(lambda _: self._coordinator(reach, decision), end_ms)
+        first_batch = await self._retry(lambda _: _first_batch(reach, decision.query), end_ms)
         body = msgspec.json.encode(decision)
 
         async def ask(left_ms: float) -> BatchStatus:
             address = await reach.broker(coordinator)
-            header = DecideWrites(wait_ms=int(max(left_ms - _ANSWER_MS, 0)))
+            header = DecideWrites(
+                wait_ms=int(max(left_ms - _ANSWER_MS, 0)),
+                first_batch=Long(first_batch) if first_batch is not None else None,
+            )
             reply = await reach.ask(address, header, body, timeout_ms=left_ms)
             return msgspec.json.decode(reply.body, type=BatchStatus)
 
@@ -239,7 +245,7 @@ class StagedWriter(ClientLifecycle):
             )
         # The appointed broker may be down now: name servers remember it, too.
         key_values = KeyValues(reach)
-        remembered = await _remembered(key_values, decision.query)
+        remembered = await _remembered(key_values, COORDINATORS, decision.query)
         appointed = {name for name in (remembered, *known.values()) if name is not None}
         if len(appointed) > 1:
             raise CommitError(
@@ -248,6 +254,9 @@ class StagedWriter(ClientLifecycle):
                 hint="two first runs of one query overlapped; start it with a new checkpoint",
             )
         coordinator = next(iter(appointed), None) or min(known)
+        if not appointed:
+            # Later batches of a query that no broker knows are evidence of a loss.
+            await key_values.put(FIRST_BATCHES, decision.query, str(decision.batch))
         if remembered is None:
             await key_values.put(COORDINATORS, decision.query, coordinator)
         # Invariant: every driver asks in the order of names, so that of two that appoint
@@ -306,10 +315,16 @@ async def _resolve(done: asyncio.Future[T], work: Awaitable[T]) -> None:
             done.set_result(result)
 
 
-async def _remembered(key_values: KeyValues, query: str) -> str | None:
-    """The coordinator of a query according to the name servers."""
+async def _first_batch(reach: Reach, query: str) -> int | None:
+    """The first batch ever decided for a query according to the name servers."""
+    remembered = await _remembered(KeyValues(reach), FIRST_BATCHES, query)
+    return int(remembered) if remembered is not None and remembered.isdecimal() else None
+
+
+async def _remembered(key_values: KeyValues, namespace: str, query: str) -> str | None:
+    """What the name servers have recorded of a query; None if nothing."""
     try:
-        return await key_values.get(COORDINATORS, query)
+        return await key_values.get(namespace, query)
     except RemoteError as error:
         if error.code != ResponseCode.QUERY_NOT_FOUND:
             raise
