@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from orbitmq.client.aio.admin.admin import Admin as AioAdmin
 from orbitmq.client.aio.admin.brokers import Brokers as AioBrokers
 from orbitmq.client.aio.admin.dead_letters import DeadLetters as AioDeadLetters
+from orbitmq.client.aio.admin.draining import Draining as AioDraining
 from orbitmq.client.aio.admin.groups import Groups as AioGroups
 from orbitmq.client.aio.admin.key_values import KeyValues as AioKeyValues
 from orbitmq.client.aio.admin.messages import Messages as AioMessages
@@ -104,6 +105,20 @@ class Brokers(Noun[AioBrokers]):
     clean_expired_queues = waiting(AioBrokers.clean_expired_queues)
     clean_unused_topics = waiting(AioBrokers.clean_unused_topics)
     delete_expired_logs = waiting(AioBrokers.delete_expired_logs)
+
+
+class Draining(Noun[AioDraining]):
+    """Stops sends to a broker, and measures what it still has to deliver."""
+
+    find = waiting(AioDraining.find)
+    obstacles = waiting(AioDraining.obstacles)
+    refuses_sends = waiting(AioDraining.refuses_sends)
+    send_producers_away = waiting(AioDraining.send_producers_away)
+    refuse_sends = waiting(AioDraining.refuse_sends)
+    undo = waiting(AioDraining.undo)
+    log_end = waiting(AioDraining.log_end)
+    backlog = waiting(AioDraining.backlog)
+    unread = waiting(AioDraining.unread)
 
 
 class Offsets(Noun[AioOffsets]):
@@ -220,6 +235,7 @@ class Admin(BlockingClient[AioAdmin]):
         self.topics = Topics(self, client.topics)
         self.groups = Groups(self, client.groups)
         self.brokers = Brokers(self, client.brokers)
+        self.draining = Draining(self, client.draining)
         self.offsets = Offsets(self, client.offsets)
         self.messages = Messages(self, client.messages)
         self.dead_letters = DeadLetters(self, client.dead_letters)
