@@ -221,6 +221,12 @@ COSTS = (
         "requests at a time; further ones are answered at once",
         "what the slave says of itself, until its connection closes",
     ),
+    Cost((_CODE.READ_STANDING,), "a few fields, and the epochs of the group", "nothing"),
+    Cost(
+        (_CODE.PROMOTE_BROKER,),
+        "one at a time; asks the master whether it answers, syncs the log, and restarts the broker",
+        "the epoch and the role, on disk",
+    ),
     Cost(
         (_CODE.GET_ALL_CONSUMER_OFFSET,),
         f"a copy of {committed_offsets.QUEUES_MAX:,} offsets; the reply is made in a thread",

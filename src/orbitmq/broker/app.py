@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
+
 from orbitmq.broker.admission import Admission
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
@@ -35,6 +37,7 @@ from orbitmq.broker.handlers.locks import LockRequests
 from orbitmq.broker.handlers.maintenance import MaintenanceRequests
 from orbitmq.broker.handlers.options import BrokerOptionRequests
 from orbitmq.broker.handlers.pending import PendingRequests
+from orbitmq.broker.handlers.promotion import PromotionRequests
 from orbitmq.broker.handlers.pulling import PullRequests
 from orbitmq.broker.handlers.queries import QueryRequests
 from orbitmq.broker.handlers.queue_offsets import QueueOffsetRequests
@@ -54,9 +57,11 @@ from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
 from orbitmq.broker.replication.assembly import Replication, check_role
 from orbitmq.broker.replication.config import BrokerRole, ReplicationConfig
+from orbitmq.broker.replication.epoch import ChangedRole, EpochFile, Role
 from orbitmq.broker.replication.following import Following
 from orbitmq.broker.replication.metadata import MetadataCopy
 from orbitmq.broker.replication.read_only_requests import read_only_handlers
+from orbitmq.broker.replication.succession import Succession
 from orbitmq.broker.reporting import Reporting
 from orbitmq.broker.send_replies import SendReplies
 from orbitmq.broker.statistics.config import MetricsConfig
@@ -85,6 +90,7 @@ from orbitmq.settings import ServerRole, Settings
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.delay_levels import parse_delay_levels
 from orbitmq.store.message_store import MessageStore
+from orbitmq.store.opening.cut_intent import ask_for_cut
 from orbitmq.store.opening.parts import OWN_FOLDER
 from orbitmq.store.retention import RetentionConfig
 from orbitmq.store.timers.pending import PendingTimers
@@ -99,7 +105,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from orbitmq.broker.replication.group_view import Successor
     from orbitmq.clock import Clock
+    from orbitmq.model.versions import DataVersion
     from orbitmq.protocol.requests.registration import RegisterBrokerReply
     from orbitmq.settings import Changed
     from orbitmq.store.log.draft import Draft
@@ -162,13 +170,23 @@ class Broker:
         clock: Clock | None = None,
         config_file: Path | None = None,
         advertised_port: int | None = None,
+        configured: Role | None = None,
     ) -> None:
+        """Prepare a broker.
+
+        Its role is that of the settings; `configured` is the one in the configuration, if a
+        promotion gave it another.
+        """
         self._settings = settings
         self._clock = clock or SystemClock()
         self._state = RunOnce("the broker")
-        self._is_loaded = False
+        self._is_loaded = self._is_started = False
         self._opened = AsyncExitStack()
         self._early_parts: list[Part] = []
+        # Set once this broker shall stop, and another one start over the same store: its role
+        # changes, or its log is cut.
+        self.restart_wanted = asyncio.Event()
+        self._role_changes = OwnedTasks()
         server = settings.of(ServerConfig)
         self.port = server.listen_port or find_port(server.bind_address)
         check_port(self.port)
@@ -177,6 +195,8 @@ class Broker:
         config = settings.of(BrokerConfig)
         replication = settings.of(ReplicationConfig)
         check_role(replication.role, config.broker_id)
+        self._role = Role(config.broker_id, replication.role)
+        self._configured = configured or self._role
         self._replication_port = replication.port or self.port + REPLICATION
         # Fails on a mistake before anything is opened.
         parse_addresses(config.name_servers)
@@ -215,6 +235,7 @@ class Broker:
         self._lock_file = LockFile(
             settings.of(StoreConfig).root.expanduser() / OWN_FOLDER, self.locks, modes
         )
+        self.epochs = EpochFile(settings.of(StoreConfig).root.expanduser(), modes)
         self.counters = Counters()
         self.samples = Samples(
             self.counters,
@@ -233,6 +254,15 @@ class Broker:
     def advertised(self) -> str:
         """The address that clients connect to."""
         return format_address((self.address, self._advertised_port))
+
+    @property
+    def identity(self) -> RegisterBroker:
+        """What name servers are told of this broker."""
+        return self._identity()
+
+    def is_serving_as(self, role: str) -> bool:
+        """Whether this broker runs in a role, and is not about to change it."""
+        return self._is_started and self._role.role == role and not self.restart_wanted.is_set()
 
     def _config(self) -> BrokerConfig:
         return self._settings.of(BrokerConfig)
@@ -300,6 +330,7 @@ class Broker:
         await self._start_part(self.registration)
         # What was started early stops with the rest.
         early.pop_all()
+        self._is_started = True
         log.info(
             "broker started name=%s id=%d role=%s cluster=%s address=%s store=%s",
             config.broker_name,
@@ -345,6 +376,7 @@ class Broker:
                 )
             self.store = await self._open_store_off_loop()
             self._opened.push_async_callback(off_loop, self.store.close)
+        await self._load_role()
         self.replication = Replication(
             config=self._replication_config,
             store=self.store,
@@ -354,6 +386,18 @@ class Broker:
         )
         self._opened.push_async_callback(self.replication.stop)
         self.replication.start()
+
+    async def _load_role(self) -> None:
+        """Read the epoch, and keep the role unless it is the configured one."""
+        await self.epochs.load()
+        if self.epochs.role(self._configured) != self._role:
+            await self._save_role(self._role)
+        elif self._role == self._configured:
+            await self.epochs.take_role(None)
+
+    async def _save_role(self, role: Role) -> None:
+        changed = ChangedRole(role, self._configured, self._clock.now_ms())
+        await self.epochs.take_role(changed)
 
     async def _load_tables(self) -> None:
         queues = self.store.queues()
@@ -578,14 +622,25 @@ class Broker:
             rpc=self._rpc,
             name_servers=self._name_servers,
             identity=self._identity,
-            topics=lambda: (self.topics.topics, self.topics.data_version),
+            topics=lambda: (self.topics.topics, self._data_version()),
             permission=lambda: self._config().permission,
             filter_servers=lambda: self.filter_servers.addresses,
             on_registered=self._registered,
+            check_succession=self._check_succession,
             interval_ms=config.register_interval_ms,
             timeout_ms=config.register_timeout_ms,
             clock=self._clock,
         )
+        self._succession = Succession(
+            rpc=self._rpc,
+            name_servers=self._name_servers,
+            identity=self._identity,
+            epochs=self.epochs,
+            on_replaced=self._replaced,
+            on_rival=self._rival_found,
+        )
+        self._opened.push_async_callback(self._succession.stop)
+        self._opened.push_async_callback(self._role_changes.all_done)
         self.filter_servers = FilterServers(
             clock=self._clock, on_change=self.registration.filter_servers_changed
         )
@@ -626,8 +681,51 @@ class Broker:
                 clock=self._clock,
                 modes=store_config.modes,
             ).copy_from,
+            epochs=self.epochs,
+            cut=self._cut,
             config=self._replication_config(),
             clock=self._clock,
+        )
+
+    async def _cut(self, at: PhysicalOffset, epoch: int) -> None:
+        """Have the log cut when this store is opened again, which is soon."""
+        config = self._store_config()
+        await off_loop(ask_for_cut, config.root.expanduser(), at, epoch, config.modes)
+        self.restart_wanted.set()
+
+    # --- who is master ------------------------------------------------------------------------
+
+    def _data_version(self) -> DataVersion:
+        """The version of the topics, with the epoch: name servers prefer the larger one."""
+        return msgspec.structs.replace(self.topics.data_version, state_version=self.epochs.epoch)
+
+    async def _check_succession(self) -> None:
+        if not self.replication.is_slave:
+            await self._succession.check()
+
+    def _heard_of_epoch(self, address: str, epoch: int) -> None:
+        if not self.replication.is_slave:
+            self._succession.heard(address, epoch)
+
+    def _replaced(self, successor: Successor) -> None:
+        """Acknowledge nothing more, and start again as a slave of the new master."""
+        where = f" at {successor.address}" if successor.address else ""
+        self.replication.end_reign(
+            f"this master was replaced: the one{where} has epoch {successor.epoch}, this one "
+            f"{self.epochs.epoch}"
+        )
+        # Compat: a name server of RocketMQ 4 would forget the new master, which has the same id.
+        self.registration.abandon()
+        self._role_changes.start(self._step_down(successor.broker_id), name="stepping down")
+
+    async def _step_down(self, broker_id: int) -> None:
+        await self._save_role(Role(broker_id, BrokerRole.SLAVE))
+        self.restart_wanted.set()
+
+    def _rival_found(self, address: str) -> None:
+        self.replication.end_reign(
+            f"this master and the one at {address} both have epoch {self.epochs.epoch}; stop one "
+            "of them, and promote the other's slave or start it as a slave"
         )
 
     async def _delete_topic(self, topic: str, end: int) -> None:
@@ -791,10 +889,25 @@ class Broker:
             MaintenanceRequests(store=self.store, topics=self.topics),
             FollowRequests(
                 broker_name=self._name,
-                is_master=not self.replication.is_slave,
+                is_master=lambda: (
+                    not self.replication.is_slave and self.replication.replaced is None
+                ),
+                role=self._role.role,
+                epoch=lambda: self.epochs.epoch,
+                on_claim=self._heard_of_epoch,
                 store=self.store,
                 copies=self.replication.copies,
                 log_file_bytes=self._store_config().log_file_bytes,
+                clock=self._clock,
+            ),
+            PromotionRequests(
+                identity=self._identity,
+                store=self.store,
+                replication=self.replication,
+                epochs=self.epochs,
+                configured=self._configured,
+                on_claim=self._heard_of_epoch,
+                restart=self.restart_wanted.set,
                 clock=self._clock,
             ),
             BrokerOptionRequests(

@@ -203,6 +203,9 @@ class Confirmations:
 
     def _release(self) -> None:
         self._wake_is_due = False
+        if self._is_fenced():
+            # Slaves may still copy what is not acknowledged any more.
+            return
         self._flushed = flushed = self._reported
         copied = flushed if self._slaves is None else self._slaves.copied
         waiting = self._waiting

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from orbitmq.clock import time_limit
-from orbitmq.errors import OrbitError
+from orbitmq.errors import MasterReplacedError, OrbitError
 from orbitmq.lifecycle import OwnedTasks, Periodic
 from orbitmq.model.topics import Permission, TopicConfig
 from orbitmq.protocol.requests.registration import (
@@ -30,7 +30,7 @@ from orbitmq.protocol.requests.registration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from orbitmq.clock import Clock
     from orbitmq.model.versions import DataVersion
@@ -59,6 +59,7 @@ class Registration:
         permission: Callable[[], int],
         filter_servers: Callable[[], list[str]],
         on_registered: Callable[[RegisterBrokerReply], None],
+        check_succession: Callable[[], Coroutine[None, None, None]],
         interval_ms: int,
         timeout_ms: int,
         clock: Clock,
@@ -70,6 +71,9 @@ class Registration:
         self._permission = permission
         self._filter_servers = filter_servers
         self._on_registered = on_registered
+        # Asks whether another master has replaced this one. Compat: before a report, since the last
+        # master that reports to a name server of RocketMQ 4 hides the other.
+        self._check_succession = check_succession
         self._timeout_ms = timeout_ms
         self._clock = clock
         self._periodics = [
@@ -137,6 +141,7 @@ class Registration:
 
     async def register_all(self) -> None:
         """Report all topics to all name servers."""
+        await self._check_succession()
         await self._report_all(self._name_servers())
 
     def topics_changed(self, topics: Iterable[TopicConfig]) -> None:
@@ -225,6 +230,11 @@ class Registration:
     async def _register(self, address: str, header: RegisterBroker, body: bytes) -> None:
         try:
             reply = await self._rpc.call(address, header, body, timeout_ms=self._timeout_ms)
+        except MasterReplacedError as error:
+            self._registered.discard(address)
+            log.warning("registration refused name_server=%s reason=%s", address, error)
+            self._changes.start(self._check_succession(), name="who replaced this master")
+            return
         except OrbitError as error:
             # Logged once, not at every attempt.
             if address not in self._missed:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.broker.app import Broker, load_settings
+from orbitmq.broker.app import load_settings
+from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, some_options
 from orbitmq.cli.broker_drain import drain
 from orbitmq.cli.broker_seed import seed
@@ -100,7 +101,7 @@ def run_broker(  # noqa: PLR0913  # a parameter a flag
         return
     run(
         settings,
-        lambda: Broker(settings, config_file=config),
+        lambda fail: ReplicatedBroker(settings, config_file=config, on_failure=fail),
         log_level,
         until_input_ends=until_input_ends,
     )

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from orbitmq.broker.app import Broker, load_settings
+from orbitmq.broker.app import load_settings
+from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.broker.replication.seeding import Seeded, Seeding, ask_master, copy_files
 from orbitmq.cli.administering import NameServers, administer, client_keywords
 from orbitmq.cli.output import AsJson, show_json
@@ -79,7 +80,11 @@ def seed(  # noqa: PLR0913  # a parameter a flag
         )
         typer.echo(f"start it: {command}")
     if start:
-        run(settings, lambda: Broker(settings, config_file=config), log_level)
+        run(
+            settings,
+            lambda fail: ReplicatedBroker(settings, config_file=config, on_failure=fail),
+            log_level,
+        )
 
 
 async def _seed(

@@ -68,7 +68,7 @@ def run_filter_server(
     if print_options:
         print_settings(settings)
         return
-    run(settings, lambda: FilterServer(settings), log_level)
+    run(settings, lambda _: FilterServer(settings), log_level)
 
 
 def filters(*, as_json: AsJson = False) -> None:

@@ -59,7 +59,7 @@ def run_name_server(
     if print_options:
         print_settings(settings)
         return
-    run(settings, lambda: NameServer(settings, config_file=config), log_level)
+    run(settings, lambda _: NameServer(settings, config_file=config), log_level)
 
 
 def config(

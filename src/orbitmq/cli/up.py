@@ -142,7 +142,7 @@ def up(  # noqa: PLR0913  # a parameter a flag
     try:
         check_ports(host, servers, plan)
         site = _Site(folder, host, servers, plan, log_level)
-        serve(lambda: site, log_level, use_native_loop=True)
+        serve(lambda _: site, log_level, use_native_loop=True)
     finally:
         lock.release()
 

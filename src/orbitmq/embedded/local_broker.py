@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orbitmq.broker.app import Broker, load_settings
+from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.disk import off_loop
 from orbitmq.errors import SettingsError, StateError
 from orbitmq.protocol.requests.topics import UpdateTopic
@@ -45,7 +46,7 @@ class LocalBroker:
         }
         self._clock = clock
         self._port = 0
-        self._running: Broker | None = None
+        self._running: ReplicatedBroker | None = None
 
     @property
     def is_running(self) -> bool:
@@ -61,40 +62,42 @@ class LocalBroker:
     def _broker(self) -> Broker:
         if self._running is None:
             raise StateError(f"broker {self.name} is not running", hint="restart it first")
-        return self._running
+        return self._running.broker
 
     async def start(self) -> None:
         """Start with the messages in its folder, on its earlier port."""
         if self._running is not None:
             raise StateError(f"broker {self.name} is already running")
         settings = load_settings(flags={**self._options, "listenPort": str(self._port)})
-        broker = Broker(
+        running = ReplicatedBroker(
             settings,
             clock=self._clock,
             advertised_port=self.relay.port if self.relay else None,
         )
         if self.relay is not None:
-            self.relay.set_target(broker.address, broker.port)
-        await broker.start()
-        self._port = broker.port
-        self._running = broker
+            self.relay.set_target(running.broker.address, running.broker.port)
+        await running.start()
+        self._port = running.broker.port
+        self._running = running
 
     async def stop(self) -> None:
         """Stop cleanly."""
-        broker, self._running = self._running, None
-        if broker is not None:
-            await broker.stop()
+        running, self._running = self._running, None
+        if running is not None:
+            await running.stop()
 
     async def kill(self) -> None:
         """Stop as if the process were killed."""
-        broker = self._broker
+        running = self._running
+        if running is None:
+            raise StateError(f"broker {self.name} is not running", hint="restart it first")
         self._running = None
         image = self._folder.with_name(f"{self.name}.killed")
         try:
-            await broker.abort()
+            await running.abort()
             await off_loop(lambda: shutil.copytree(self._folder, image, copy_function=_copy))
         finally:
-            await broker.stop()
+            await running.stop()
         await off_loop(lambda: shutil.rmtree(self._folder))
         image.rename(self._folder)
 

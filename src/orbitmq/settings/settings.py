@@ -141,6 +141,18 @@ class Settings:
         )
         return cls(table, snapshot, [*warnings, *reading.warnings, *unknown_variables])
 
+    def with_values(self, values: Mapping[str, str], source: str) -> Settings:
+        """Return settings that differ in some options, live or not; nobody listens to them yet."""
+        reading = self._table.read(
+            Assignment(
+                name=name, text=text, origin=Origin.FLAG, source=source, where=f"{source} {name}"
+            )
+            for name, text in values.items()
+        )
+        _raise_if_any(reading.problems)
+        changed = _with_settings(self._table, self._snapshot, reading.settings)
+        return Settings(self._table, changed, [])
+
     def of(self, config_class: type[Config]) -> Config:
         """Return the current config of one class."""
         config = self._snapshot.configs[config_class]

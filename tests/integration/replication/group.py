@@ -9,12 +9,21 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from orbitmq.broker.app import Broker, load_settings
+from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.broker.replication.log_stream import PIECE, REPORT
 from orbitmq.nameserver import app as name_server_app
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.offsets import CommitOffset
+from orbitmq.protocol.requests.replication import (
+    PromoteBroker,
+    PromoteReply,
+    ReadStanding,
+    Standing,
+)
 from orbitmq.protocol.requests.topics import UpdateTopic
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import pull_header, send_header
@@ -73,7 +82,7 @@ class Group:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rpc = RpcClient()
-        self.brokers: dict[int, Broker] = {}
+        self._running: dict[int, ReplicatedBroker] = {}
         self._ports: dict[int, int] = {}
         self._options: dict[int, dict[str, str]] = {}
         self._opened = AsyncExitStack()
@@ -100,8 +109,13 @@ class Group:
 
     async def _stop_all(self) -> None:
         # Slaves last: a master that stops waits for them.
-        for broker_id in sorted(self.brokers):
+        for broker_id in sorted(self._running):
             await self.stop(broker_id)
+
+    @property
+    def brokers(self) -> dict[int, Broker]:
+        """The brokers by the ids that they were configured with, whatever their role is now."""
+        return {number: running.broker for number, running in self._running.items()}
 
     @property
     def namesrv(self) -> str:
@@ -124,15 +138,15 @@ class Group:
         }
         if broker_id:
             flags["brokerRole"] = "SLAVE"
-        broker = Broker(load_settings(flags=flags))
-        await broker.start()
-        self._ports[broker_id] = broker.port
-        self.brokers[broker_id] = broker
-        return broker
+        running = ReplicatedBroker(load_settings(flags=flags))
+        await running.start()
+        self._ports[broker_id] = running.broker.port
+        self._running[broker_id] = running
+        return running.broker
 
     async def stop(self, broker_id: int) -> None:
         """Stop a broker cleanly."""
-        await self.brokers.pop(broker_id).stop()
+        await self._running.pop(broker_id).stop()
 
     async def pair(
         self, *, slaves: int = 1, options: Mapping[str, str] | None = None
@@ -142,24 +156,46 @@ class Group:
         await self.until_linked(slaves)
         return tuple(started)
 
-    async def until_linked(self, slaves: int = 1) -> None:
+    async def until_linked(self, slaves: int = 1, *, master: int = 0) -> None:
         """Wait until the master has this many slaves."""
-        copies = self.brokers[0].replication.copies
-        await until(lambda: len(copies) == slaves)
+        await until(lambda: len(self.brokers[master].replication.copies) == slaves)
 
-    async def until_copied(self, broker_id: int = 1) -> None:
-        """Wait until a slave shows all that its master shows."""
-        master, slave = self.brokers[0].store, self.brokers[broker_id].store
-        await until(lambda: slave.visible == master.visible == master.log_end)
+    async def until_copied(self, broker_id: int = 1, *, master: int = 0) -> None:
+        """Wait until a slave shows all that its master shows, and knows its epoch."""
+
+        def is_copied() -> bool:
+            above, below = self.brokers[master], self.brokers[broker_id]
+            # A broker has no store while it starts in another role.
+            if not hasattr(below, "store") or below.epochs.epoch != above.epochs.epoch:
+                return False
+            return below.store.visible == above.store.visible == above.store.log_end
+
+        await until(is_copied)
+
+    async def until_role(self, broker_id: int, role: str) -> None:
+        """Wait until a broker has started in a role, and answers as such."""
+        await until(lambda: self.brokers[broker_id].is_serving_as(role))
+
+    async def promote(self, broker_id: int, *, epoch: int = 1, **fields: Any) -> PromoteReply:
+        """Promote a slave, and wait until it is the master."""
+        asked = PromoteBroker(broker_name=_OPTIONS["brokerName"], epoch=Long(epoch), **fields)
+        reply = await self.rpc.call(self.address(broker_id), asked, timeout_ms=30_000)
+        await self.until_role(broker_id, fields.get("role") or "ASYNC_MASTER")
+        return PromoteReply.decode(reply.fields)
+
+    async def standing(self, broker_id: int) -> Standing:
+        """What a broker says of its place in the group."""
+        reply = await self.rpc.call(self.address(broker_id), ReadStanding())
+        return msgspec.json.decode(reply.body, type=Standing)
 
     async def kill(self, broker_id: int) -> None:
         """End a broker as a kill does: its files stay as they are now."""
-        broker = self.brokers.pop(broker_id)
+        running = self._running.pop(broker_id)
         folder = self.folder / str(broker_id)
         image = folder.with_name(f"{broker_id}.killed")
-        await broker.abort()
+        await running.abort()
         await asyncio.to_thread(shutil.copytree, folder, image)
-        await broker.stop()
+        await running.stop()
         await asyncio.to_thread(shutil.rmtree, folder)
         image.rename(folder)
 

@@ -45,6 +45,8 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "LIST_TRANSACTIONS",
         "CHECK_TRANSACTIONS",
         "FOLLOW_MASTER",
+        "READ_STANDING",
+        "PROMOTE_BROKER",
         "LIST_PENDING",
         "COUNT_PENDING",
         "DELIVER_PENDING",

@@ -34,7 +34,11 @@ class FollowRequests:
     """Answers slaves; each waits until there is something new."""
 
     broker_name: Callable[[], str]
-    is_master: bool
+    is_master: Callable[[], bool]
+    role: str
+    epoch: Callable[[], int]
+    # Called with the address of a slave that knows a larger epoch, and this epoch.
+    on_claim: Callable[[str, int], None]
     store: MessageStore
     copies: Copies
     log_file_bytes: int
@@ -59,6 +63,7 @@ class FollowRequests:
                 "cannot follow it",
                 hint="master and slaves have the same brokerName",
             )
+        self.on_claim(asked.broker_address, asked.epoch)
         if asked.link:
             name = f"{asked.broker_id} at {asked.broker_address[:255]}"
             self.copies.introduce(asked.link, name, is_flushed=asked.is_flushed)
@@ -70,7 +75,9 @@ class FollowRequests:
                 log_start=Long(store.log_start),
                 log_end=Long(store.log_end),
                 log_file_bytes=Long(self.log_file_bytes),
-                is_master=self.is_master,
+                is_master=self.is_master(),
+                epoch=Long(self.epoch()),
+                role=self.role,
             )
         )
 

@@ -45,8 +45,10 @@ class Replication:
             gap_bytes_max=lambda: config().gap_bytes_max,
             clock=clock,
         )
-        role = config().role
+        self.role = role = config().role
         self.is_slave = role is BrokerRole.SLAVE
+        # Set at a master that does not count any more, with the reason.
+        self.replaced: str | None = None
         # What sends and readers of a sync master wait for; None if they do not.
         self.gate: SyncGate | None = None
         if role is BrokerRole.SYNC_MASTER:
@@ -88,6 +90,12 @@ class Replication:
             self.gate.start()
             await off_loop(self.gate.update)
 
+    def end_reign(self, reason: str) -> None:
+        """Acknowledge nothing from now on, since another master counts."""
+        if self.replaced is None:
+            self.replaced = reason
+            self._store.fence(reason)
+
     async def stop(self) -> None:
         """Disconnect master and slaves."""
         if not self.is_slave:
@@ -107,6 +115,8 @@ class Replication:
         """Why messages cannot be stored here, as a code and a remark; None if they can."""
         if self.is_slave:
             return ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is a slave; send to its master"
+        if self.replaced is not None:
+            return ResponseCode.SERVICE_NOT_AVAILABLE, self.replaced
         lacking = self.lacks_copies()
         return (ResponseCode.SYSTEM_ERROR, lacking) if lacking else None
 

@@ -1,7 +1,8 @@
-"""The epoch of a store, and where in the log each epoch began.
+"""The epochs of a store: where each began, and which role the store has since.
 
 A store without the file is at epoch 0. Each promotion of a slave begins a larger epoch at the end
-of its log, so that two logs that differ show which part was written under which master.
+of its log, so that two logs that differ show which part was written under which master. The role
+that a promotion gives or takes lasts until brokerId or brokerRole is configured anew.
 
 File layout of `<root>/orbitmq/epoch`, two lines: a JSON document, and its CRC-32 in eight
 hexadecimal digits.
@@ -16,15 +17,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from orbitmq.broker.replication.config import BrokerRole
 from orbitmq.disk import PRIVATE, FileModes, delete_leftovers, off_loop, replace_file
 from orbitmq.errors import StoreDamagedError, StoreError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.protocol.requests.replication import EpochStart
 from orbitmq.store.files.descriptor import write_failure
 
 log = logging.getLogger(__name__)
@@ -37,15 +40,31 @@ _EPOCH_HIGHEST: Final = 2**63 - 1
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 
-class _Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    epoch: int
-    offset: int
+class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The id of a broker in its group, and what it does there."""
+
+    broker_id: int
+    role: BrokerRole
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it copies the log of a master."""
+        return self.role is BrokerRole.SLAVE
+
+
+class ChangedRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A role that a promotion gave or took, and the one that was configured then."""
+
+    role: Role
+    configured: Role
+    since_ms: int
 
 
 class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     epoch: int
     # By epoch; offsets never fall, and the last one is that of the present epoch.
-    began: list[_Start]
+    began: list[EpochStart]
+    role: ChangedRole | None = None
 
 
 class EpochFile:
@@ -80,8 +99,30 @@ class EpochFile:
                 hint="the store's folder must be readable and writable",
             ) from error
 
-    async def begin(self, epoch: int, offset: PhysicalOffset) -> None:
-        """Begin a larger epoch at an offset of the log; returns once it is on disk.
+    @property
+    def history(self) -> list[EpochStart]:
+        """All epochs above 0, the oldest first."""
+        return list(self._document.began)
+
+    def role(self, configured: Role) -> Role:
+        """The role that this store has, given the configured one."""
+        changed = self._document.role
+        return configured if changed is None or changed.configured != configured else changed.role
+
+    def since_ms(self, configured: Role) -> int:
+        """Since when the store has a role other than the configured one; 0 if it has not."""
+        changed = self._document.role
+        return 0 if changed is None or changed.configured != configured else changed.since_ms
+
+    async def begin(
+        self,
+        epoch: int,
+        offset: PhysicalOffset,
+        *,
+        former_id: int = 0,
+        role: ChangedRole | None = None,
+    ) -> None:
+        """Begin a larger epoch at an offset of the log, and maybe a role; returns once on disk.
 
         Epochs that began at a higher offset, in a part of the log that was cut, are forgotten.
         Beginning the present epoch where it began changes nothing.
@@ -97,14 +138,38 @@ class EpochFile:
                     hint="an epoch is larger than all before it, and offsets are not negative",
                 )
             kept = [one for one in old.began if one.offset <= offset]
-            began = [*kept, _Start(epoch, offset)]
-            new = _Document(epoch, began[-self._epochs_max :])
-            try:
-                await off_loop(_write, self._path, new, self._modes)
-            except OSError as error:
-                raise write_failure(self._path, error, what=f"epoch {epoch}") from error
-            self._document = new
+            began = [*kept, EpochStart(epoch, offset, former_id)]
+            await self._replace(_Document(epoch, began[-self._epochs_max :], role or old.role))
         log.info("epoch began epoch=%d before=%d offset=%d", epoch, old.epoch, offset)
+
+    async def adopt(self, history: Sequence[EpochStart]) -> None:
+        """Take over the epochs of the master that this store is a copy of now."""
+        async with self._writing:
+            old = self._document
+            began = list(history[-self._epochs_max :])
+            new = _Document(began[-1].epoch if began else 0, began, old.role)
+            if not _is_ordered(new) or new.epoch < old.epoch:
+                raise StoreError(
+                    f"epochs up to {new.epoch} cannot follow epoch {old.epoch}",
+                    hint="a slave follows a master of its epoch or of a larger one",
+                )
+            if new != old:
+                await self._replace(new)
+                log.info("epoch of the master epoch=%d before=%d", new.epoch, old.epoch)
+
+    async def take_role(self, role: ChangedRole | None) -> None:
+        """Have a role other than the configured one from now on, or with None that one."""
+        async with self._writing:
+            old = self._document
+            if role != old.role:
+                await self._replace(_Document(old.epoch, old.began, role))
+
+    async def _replace(self, new: _Document) -> None:
+        try:
+            await off_loop(_write, self._path, new, self._modes)
+        except OSError as error:
+            raise write_failure(self._path, error, what=f"epoch {new.epoch}") from error
+        self._document = new
 
 
 def _write(path: Path, document: _Document, modes: FileModes) -> None:
@@ -135,10 +200,11 @@ def _read(path: Path) -> _Document:
 
 def _is_ordered(document: _Document) -> bool:
     epochs = [one.epoch for one in document.began]
+    if not epochs:
+        return document.epoch == 0
     offsets = [0, *(one.offset for one in document.began)]
     return (
-        bool(epochs)
-        and epochs[-1] == document.epoch <= _EPOCH_HIGHEST
+        epochs[-1] == document.epoch <= _EPOCH_HIGHEST
         and all(low < high for low, high in zip([0, *epochs], epochs, strict=False))
         and offsets == sorted(offsets)
     )

@@ -11,18 +11,25 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from orbitmq.broker.replication.log_comparison import LogComparison
+from orbitmq.broker.replication.group_view import read_standing
+from orbitmq.broker.replication.log_comparison import Difference, LogComparison
 from orbitmq.broker.replication.log_receiver import LogReceiver
 from orbitmq.disk import off_loop
 from orbitmq.errors import CopyError, NeedsOrbitError, OrbitError
 from orbitmq.lifecycle import OwnedTasks, Periodic
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.headers import Long
-from orbitmq.protocol.requests.replication import FollowMaster, FollowReply
+from orbitmq.protocol.requests.replication import (
+    FollowMaster,
+    FollowReply,
+    MasterSeen,
+    ReadStanding,
+)
 from orbitmq.protocol.requests.statistics import MasterLink
 
 if TYPE_CHECKING:
     from orbitmq.broker.replication.config import ReplicationConfig
+    from orbitmq.broker.replication.epoch import EpochFile
     from orbitmq.clock import Clock
     from orbitmq.protocol.requests.registration import RegisterBroker, RegisterBrokerReply
     from orbitmq.store.message_store import MessageStore
@@ -52,13 +59,16 @@ class Following:
         log_file_bytes: int,
         register: Callable[[], Awaitable[None]],
         copy_tables: Callable[[str], Awaitable[None]],
+        epochs: EpochFile,
+        cut: Callable[[PhysicalOffset, int], Awaitable[None]],
         config: ReplicationConfig,
         clock: Clock,
     ) -> None:
         """Prepare to follow.
 
         `register` asks the name servers who the master is, which arrives at `found`. `copy_tables`
-        copies the master's topics, groups and progress.
+        copies the master's topics, groups and progress. `cut` cuts the log from an offset on, under
+        the epoch of the master, and starts the broker again.
         """
         self._store = store
         self._rpc = rpc
@@ -67,6 +77,8 @@ class Following:
         self._log_file_bytes = log_file_bytes
         self._register = register
         self._copy_tables = copy_tables
+        self._epochs = epochs
+        self._cut = cut
         self._config = config
         self._clock = clock
         self._loop = asyncio.get_running_loop()
@@ -74,6 +86,7 @@ class Following:
         self._master = ""
         self._log_address = config.master_address
         self._log_comparison = LogComparison(store=store, rpc=rpc)
+        self._seen: MasterSeen | None = None
         # The start of the master's log, when it was last asked.
         self._kept_from = PhysicalOffset(0)
         store.protect_log_from(lambda: self._kept_from, _NEEDED_BY)
@@ -95,6 +108,19 @@ class Following:
     def master(self) -> str:
         """The master's address; empty if nobody knows it."""
         return self._master
+
+    @property
+    def seen(self) -> MasterSeen | None:
+        """What the master said last; None if it said nothing yet."""
+        return self._seen
+
+    async def master_answers(self) -> bool:
+        """Whether the master still answers requests."""
+        try:
+            await self._log_comparison.range_of(self._master)
+        except OrbitError:
+            return False
+        return True
 
     @property
     def is_linked(self) -> bool:
@@ -179,7 +205,32 @@ class Following:
             reply = None
         if reply is not None:
             self._check_reply(master, reply)
-        await self._log_comparison.check(master)
+        epoch = reply.epoch if reply is not None else 0
+        if epoch < self._epochs.epoch:
+            raise CopyError(
+                f"the master {master} is at epoch {epoch}, and this slave at {self._epochs.epoch}: "
+                "another master has replaced it",
+                hint="start the master of the larger epoch, or promote a slave",
+            )
+        difference = await self._log_comparison.find(master)
+        if epoch > self._epochs.epoch:
+            await self._enter_epoch(master, epoch, difference)
+        elif difference is not None:
+            raise difference.error()
+
+    async def _enter_epoch(self, master: str, epoch: int, difference: Difference | None) -> None:
+        """Become a copy of a master that was promoted since this broker last followed one."""
+        if difference is not None:
+            await self._cut(difference.at, epoch)
+            raise CopyError(
+                f"{difference.bytes} bytes from {difference.at} on, which the master {master} of "
+                f"epoch {epoch} does not have, are saved and cut"
+            )
+        asked = ReadStanding(broker_name=self._identity().broker_name)
+        standing = await read_standing(self._rpc, master, asked)
+        if standing.epoch != epoch:
+            raise CopyError(f"the master {master} has changed its epoch")
+        await self._epochs.adopt(standing.epochs)
 
     def _check_reply(self, master: str, reply: FollowReply) -> None:
         if not reply.is_master:
@@ -238,6 +289,16 @@ class Following:
                 is_flushed=self._is_flushed,
                 visible=Long(self._store.visible),
                 wait_ms=wait_ms,
+                epoch=Long(self._epochs.epoch),
             ),
         )
-        return FollowReply.decode(reply.fields)
+        answer = FollowReply.decode(reply.fields)
+        if answer.is_master:
+            self._seen = MasterSeen(
+                address=master,
+                role=answer.role,
+                log_end=answer.log_end,
+                visible=answer.visible,
+                heard_ms=self._clock.now_ms(),
+            )
+        return answer

@@ -1,8 +1,8 @@
 """Compares a slave's log with its master's before the slave copies it.
 
 A record holds its own offset, its time and its number in the queue. So two logs that have the same
-bytes there are the same up to there. A slave whose log differs never merges: it stops, and says
-from where on it differs.
+bytes there are the same up to there. A slave whose log differs never merges. It stops, and says
+from where on it differs; under a master of a larger epoch it cuts what differs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from orbitmq import java_json
 from orbitmq.disk import off_loop
 from orbitmq.errors import CopyError, ProtocolError, RemoteError
+from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.queries import ReadMessage
@@ -32,17 +33,49 @@ _LONGER_HINT: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The end of a slave's log, which its master does not have."""
+
+    master: str
+    at: PhysicalOffset
+    end: PhysicalOffset
+    # Where the master's log ends.
+    end_there: int
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes the master does not have."""
+        return self.end - self.at
+
+    def error(self) -> CopyError:
+        """Why the slave does not follow, unless the master's epoch is larger."""
+        if self.at == self.end_there:
+            text = (
+                f"the log ends at {self.end}, and at the master {self.master} at {self.end_there}"
+            )
+        else:
+            text = (
+                f"the log differs from that of the master {self.master} from {self.at} on, and has "
+                f"{self.bytes} bytes there"
+            )
+        return CopyError(text, hint=_LONGER_HINT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogComparison:
     """Compares the log of this slave with that of a master."""
 
     store: MessageStore
     rpc: RpcClient
 
-    async def check(self, master: str) -> None:
-        """Raise CopyError unless this log is the beginning of the master's."""
+    async def find(self, master: str) -> Difference | None:
+        """Return what this log has and the master's has not; None if it is the beginning of that.
+
+        Raises CopyError if the two have no part in common.
+        """
         store = self.store
         if store.copy.is_empty:
-            return
+            return None
         end = store.log_end
         start_there, end_there = await self.range_of(master)
         if end < start_there:
@@ -50,21 +83,18 @@ class LogComparison:
                 f"the log ends at {end}, and at the master {master} it begins at {start_there}",
                 hint=_EMPTY_HINT,
             )
+        differs: int | None = end_there if end > end_there else None
         newest = await off_loop(store.newest_record, min(end, end_there))
         if newest is not None and newest[0] >= start_there:
             offset, record = newest
             if not await self._is_same(master, offset, record):
                 differs = await self._first_difference(master, start_there, offset)
-                raise CopyError(
-                    f"the log differs from that of the master {master} from {differs} on, and has "
-                    f"{end - differs} bytes there",
-                    hint=_LONGER_HINT,
-                )
-        if end > end_there:
-            raise CopyError(
-                f"the log ends at {end}, and at the master {master} at {end_there}",
-                hint=_LONGER_HINT,
-            )
+            elif differs is not None:
+                # The record may be followed by one that begins below the master's end.
+                differs = min(differs, offset + len(record))
+        if differs is None:
+            return None
+        return Difference(master=master, at=PhysicalOffset(differs), end=end, end_there=end_there)
 
     async def range_of(self, master: str) -> tuple[int, int]:
         """From where to where the master has the log."""

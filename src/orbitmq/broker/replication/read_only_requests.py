@@ -57,8 +57,10 @@ _ANSWERED: Final = frozenset(
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.GET_BROKER_HA_STATUS,
         RequestCode.FOLLOW_MASTER,
+        RequestCode.READ_STANDING,
         RequestCode.GET_BROKER_CONFIG,
         # This broker alone.
+        RequestCode.PROMOTE_BROKER,
         RequestCode.UPDATE_BROKER_CONFIG,
         RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
         RequestCode.DELETE_EXPIRED_COMMITLOG,

@@ -146,7 +146,9 @@ class Seeding:
                     "master's visible log ends",
                     hint="copy the files again",
                 )
-            await LogComparison(store=store, rpc=rpc).check(address)
+            difference = await LogComparison(store=store, rpc=rpc).find(address)
+            if difference is not None:
+                raise difference.error()
         finally:
             await off_loop(store.close)
         await off_loop((self._root / _MARK).unlink)

@@ -34,6 +34,10 @@ OtherOptions = Annotated[
 LogLevelFlag = Annotated[LogLevel, typer.Option(help="How much is logged.")]
 
 
+# Called by a server that cannot go on.
+Fail = Callable[[BaseException], None]
+
+
 class Server(Protocol):
     """Something to start and stop."""
 
@@ -64,7 +68,7 @@ def print_settings(settings: Settings) -> None:
 
 def run(
     settings: Settings,
-    make_server: Callable[[], Server],
+    make_server: Callable[[Fail], Server],
     log_level: LogLevel,
     *,
     until_input_ends: bool = False,
@@ -80,7 +84,7 @@ def run(
 
 
 def serve(
-    make_server: Callable[[], Server],
+    make_server: Callable[[Fail], Server],
     log_level: LogLevel,
     *,
     use_native_loop: bool,
@@ -95,7 +99,7 @@ def serve(
     event_loop.run(main, use_native_loop=use_native_loop)
 
 
-async def _serve(make_server: Callable[[], Server], *, until_input_ends: bool) -> None:
+async def _serve(make_server: Callable[[Fail], Server], *, until_input_ends: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -105,7 +109,13 @@ async def _serve(make_server: Callable[[], Server], *, until_input_ends: bool) -
             loop.add_signal_handler(number, stopping.set)
     if until_input_ends:
         loop.add_reader(0, _stop_at_end_of_input, stopping)
-    server = make_server()
+    failures: list[BaseException] = []
+
+    def fail(error: BaseException) -> None:
+        failures.append(error)
+        stopping.set()
+
+    server = make_server(fail)
     starting = asyncio.ensure_future(server.start())
     stop_requested = asyncio.ensure_future(stopping.wait())
     await asyncio.wait({starting, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
@@ -120,6 +130,8 @@ async def _serve(make_server: Callable[[], Server], *, until_input_ends: bool) -
     finally:
         stop_requested.cancel()
     await server.stop()
+    if failures:
+        raise failures[0]
 
 
 def _stop_at_end_of_input(stopping: asyncio.Event) -> None:

@@ -1,8 +1,10 @@
-"""What slaves of ours ask their master."""
+"""What brokers of one group ask each other, and tools ask them: who is master."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import msgspec
 
 from orbitmq.protocol.codes import RequestCode
 from orbitmq.protocol.headers import Header, Long, wire
@@ -23,6 +25,7 @@ class FollowMaster(Header):
     # The master answers once more than this is visible, or after as many milliseconds.
     visible: Long
     wait_ms: int = wire("waitMillis")
+    epoch: Long = wire("epoch", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +37,78 @@ class FollowReply(Header):
     log_end: Long
     log_file_bytes: Long
     is_master: bool
+    # Of the master; slaves remember the role, in case one of them is promoted.
+    epoch: Long = wire("epoch", 0)
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadStanding(Header):
+    """Ask a broker for its `Standing`; the asker may say who it is."""
+
+    CODE = RequestCode.READ_STANDING
+    broker_name: str = ""
+    # A master that hears of a larger epoch of its group asks back whether that is so.
+    epoch: Long = wire("epoch", 0)
+    broker_address: str = wire("brokerAddr", "")
+
+
+class EpochStart(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """An epoch, and where in the log it began; under which id its master was a slave before."""
+
+    epoch: int
+    offset: int
+    former_id: int
+
+
+class MasterSeen(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What a slave last heard of its master."""
+
+    address: str
+    role: str
+    log_end: int
+    visible: int
+    heard_ms: int
+
+
+class Standing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A broker's place in its group: role, epoch and log."""
+
+    broker_name: str
+    broker_id: int
+    address: str
+    role: str
+    is_master: bool
+    epoch: int
+    # The oldest first.
+    epochs: list[EpochStart] = msgspec.field(default_factory=list)
+    log_start: int
+    log_end: int
+    flushed: int
+    visible: int
+    # Of a slave: the master it followed last.
+    master: MasterSeen | None = None
+    # Of a slave: whether the log arrives, and if not, why.
+    is_linked: bool = False
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoteBroker(Header):
+    """Make this slave the master of its group."""
+
+    CODE = RequestCode.PROMOTE_BROKER
+    broker_name: str
+    epoch: Long
+    # ASYNC_MASTER or SYNC_MASTER; empty for that of the last master.
+    role: str = ""
+    # Even though the present master answers.
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromoteReply(Header):
+    """Up to where the log is kept; all that others had beyond is lost."""
+
+    log_end: Long
+    epoch: Long

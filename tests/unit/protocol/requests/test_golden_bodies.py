@@ -62,6 +62,7 @@ from orbitmq.protocol.requests.relays import (
     QueueProgress,
     RunningConsumer,
 )
+from orbitmq.protocol.requests.replication import EpochStart, MasterSeen, Standing
 from orbitmq.protocol.requests.routing import BrokerGroupReply, BrokerMembers, TopicList
 from orbitmq.protocol.requests.staged_writes import (
     BatchDecision,
@@ -477,7 +478,33 @@ OWN: list[Row] = [
     (
         QueryPage(queries=[QuerySummary(query="q", coordinator="broker-a", batch=3, rows=5)]),
         b'{"queries":[{"query":"q","coordinator":"broker-a","batch":3,"rows":5,"staged_bytes":0,'
-        b'"decided":-1,"decided_ms":0,"target":"","complete":true}]}',
+        b'"decided":-1,"decided_ms":0,"target":"","complete":true,'
+        b'"moved":true,"part_digest":"","digest":""}]}',
+        "",
+    ),
+    (
+        Standing(
+            broker_name="b",
+            broker_id=1,
+            address="127.0.0.1:5",
+            role="SLAVE",
+            is_master=False,
+            epoch=2,
+            epochs=[EpochStart(epoch=2, offset=3, former_id=4)],
+            log_start=5,
+            log_end=6,
+            flushed=7,
+            visible=8,
+            master=MasterSeen(
+                address="127.0.0.1:9", role="SYNC_MASTER", log_end=10, visible=11, heard_ms=12
+            ),
+            is_linked=True,
+            failure="f",
+        ),
+        b'{"brokerName":"b","brokerId":1,"address":"127.0.0.1:5","role":"SLAVE","isMaster":false,'
+        b'"epoch":2,"epochs":[{"epoch":2,"offset":3,"formerId":4}],"logStart":5,"logEnd":6,'
+        b'"flushed":7,"visible":8,"master":{"address":"127.0.0.1:9","role":"SYNC_MASTER",'
+        b'"logEnd":10,"visible":11,"heardMs":12},"isLinked":true,"failure":"f"}',
         "",
     ),
     (

@@ -521,9 +521,10 @@ STAGED_WRITES = [
             is_flushed=True,
             visible=Long(7),
             wait_ms=8,
+            epoch=Long(9),
         ),
         "brokerName=b brokerId=1 brokerAddr=127.0.0.1:5 link=127.0.0.1:6 isFlushed=true visible=7 "
-        "waitMillis=8",
+        "waitMillis=8 epoch=9",
     ),
     row(
         REPLY,
@@ -533,8 +534,25 @@ STAGED_WRITES = [
             log_end=Long(3),
             log_file_bytes=Long(4),
             is_master=True,
+            epoch=Long(5),
+            role="SYNC_MASTER",
         ),
-        "visible=1 logStart=2 logEnd=3 logFileBytes=4 isMaster=true",
+        "visible=1 logStart=2 logEnd=3 logFileBytes=4 isMaster=true epoch=5 role=SYNC_MASTER",
+    ),
+    row(
+        21_302,
+        replication.ReadStanding(broker_name="b", epoch=Long(1), broker_address="127.0.0.1:5"),
+        "brokerName=b epoch=1 brokerAddr=127.0.0.1:5",
+    ),
+    row(
+        21_303,
+        replication.PromoteBroker(broker_name="b", epoch=Long(1), role="SYNC_MASTER", force=True),
+        "brokerName=b epoch=1 role=SYNC_MASTER force=true",
+    ),
+    row(
+        REPLY,
+        replication.PromoteReply(log_end=Long(1), epoch=Long(2)),
+        "logEnd=1 epoch=2",
     ),
     row(21_101, transactions.ListTransactions(limit=9), "limit=9", note="all"),
     row(
