@@ -95,7 +95,7 @@ class EpochFile:
             self._document = await off_loop(_read, self._path)
         except OSError as error:
             raise StoreError(
-                f"cannot read {self._path}: {error.strerror}",
+                f"cannot use {self._path.parent.parent} as a store: {self._path}: {error.strerror}",
                 hint="the store's folder must be readable and writable",
             ) from error
 
