@@ -23,7 +23,7 @@ from orbitmq.broker.groups import committed_offsets
 from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX
 from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
 from orbitmq.broker.groups.queue_locks import LEASE_MS, LOCKS_MAX
-from orbitmq.broker.handlers import following
+from orbitmq.broker.handlers import following, promotion
 from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
@@ -226,6 +226,13 @@ COSTS = (
         (_CODE.PROMOTE_BROKER,),
         "one at a time; asks the master whether it answers, syncs the log, and restarts the broker",
         "the epoch and the role, on disk",
+    ),
+    Cost(
+        (_CODE.LIST_QUEUE_ENDS,),
+        f"whole topics until {promotion.ENDS_PER_PAGE:,} queues are reached, listed in a thread, with "
+        f"a scan of what the log has and does not show; {tool_requests.AT_WORK_MAX} at work, "
+        f"{tool_requests.WAITING_MAX} wait",
+        "nothing",
     ),
     Cost(
         (_CODE.GET_ALL_CONSUMER_OFFSET,),

@@ -893,6 +893,7 @@ class Broker:
                     not self.replication.is_slave and self.replication.replaced is None
                 ),
                 role=self._role.role,
+                slaves_awaited=lambda: self._replication_config().slaves_awaited,
                 epoch=lambda: self.epochs.epoch,
                 on_claim=self._heard_of_epoch,
                 store=self.store,

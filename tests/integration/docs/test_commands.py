@@ -57,6 +57,7 @@ NOT_RUN = {
     "orbitmq message pending deliver ": "wants one: tests/integration/cli/test_pending.py",
     "orbitmq message trace": "wants a trace: tests/integration/cli/test_message_trace.py",
     "orbitmq broker drain": "wants two brokers: tests/integration/cli/test_broker_drain.py",
+    "orbitmq broker promote": "wants a slave: tests/integration/cli/test_broker_promote.py",
     "rsync ": "wants another machine: tests/integration/replication/test_seeding.py",
     "orbitmq broker seed": "wants a copied log: tests/integration/replication/test_seeding.py",
     "orbitmq store rebuild ": "wants a stopped broker: tests/integration/cli/test_store.py",

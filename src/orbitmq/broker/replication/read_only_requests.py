@@ -58,6 +58,7 @@ _ANSWERED: Final = frozenset(
         RequestCode.GET_BROKER_HA_STATUS,
         RequestCode.FOLLOW_MASTER,
         RequestCode.READ_STANDING,
+        RequestCode.LIST_QUEUE_ENDS,
         RequestCode.GET_BROKER_CONFIG,
         # This broker alone.
         RequestCode.PROMOTE_BROKER,
