@@ -59,6 +59,7 @@ _ANSWERED: Final = frozenset(
         RequestCode.FOLLOW_MASTER,
         RequestCode.READ_STANDING,
         RequestCode.GET_BROKER_CONFIG,
+        RequestCode.LIST_QUERIES,
         # This broker alone.
         RequestCode.PROMOTE_BROKER,
         RequestCode.UPDATE_BROKER_CONFIG,
