@@ -379,7 +379,11 @@ COSTS = (
         f"the state of a batch write that is finished, for "
         f"{_option('batchWriteHoursMax')} hours",
     ),
-    Cost((_CODE.LIST_QUERIES,), f"{PAGE_MAX:,} queries in a reply", NOTHING),
+    Cost(
+        (_CODE.LIST_QUERIES,),
+        f"{PAGE_MAX:,} queries in a reply; a slave reads their states in its log, in a thread",
+        f"at a slave, what was read: {QUERIES_MAX:,} queries",
+    ),
     Cost(
         (_CODE.REGISTER_FILTER_SERVER,),
         f"an address of at most {ADDRESS_LENGTH_MAX} characters",

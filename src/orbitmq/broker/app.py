@@ -809,6 +809,7 @@ class Broker:
                 deciding=self._exactly_once.deciding,
                 moving=self._exactly_once.moving,
                 states=self._exactly_once.states,
+                known=self._exactly_once.known,
                 counters=self.counters,
             ),
             TransactionRequests(

@@ -60,6 +60,7 @@ _ANSWERED: Final = frozenset(
         RequestCode.READ_STANDING,
         RequestCode.LIST_QUEUE_ENDS,
         RequestCode.GET_BROKER_CONFIG,
+        RequestCode.LIST_QUERIES,
         # This broker alone.
         RequestCode.PROMOTE_BROKER,
         RequestCode.UPDATE_BROKER_CONFIG,

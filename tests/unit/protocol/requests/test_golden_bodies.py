@@ -67,6 +67,7 @@ from orbitmq.protocol.requests.routing import BrokerGroupReply, BrokerMembers, T
 from orbitmq.protocol.requests.staged_writes import (
     BatchDecision,
     BatchStatus,
+    Confirmed,
     Part,
     QueryPage,
     QuerySummary,
@@ -476,10 +477,21 @@ OWN: list[Row] = [
         "",
     ),
     (
-        QueryPage(queries=[QuerySummary(query="q", coordinator="broker-a", batch=3, rows=5)]),
+        QueryPage(
+            queries=[
+                QuerySummary(
+                    query="q",
+                    coordinator="broker-a",
+                    batch=3,
+                    rows=5,
+                    confirmed={"broker-b": Confirmed(2, "d")},
+                )
+            ]
+        ),
         b'{"queries":[{"query":"q","coordinator":"broker-a","batch":3,"rows":5,"staged_bytes":0,'
         b'"decided":-1,"decided_ms":0,"target":"","complete":true,'
-        b'"moved":true,"part_digest":"","digest":""}]}',
+        b'"moved":true,"part_digest":"","digest":"","confirmed":{"broker-b":[2,"d"]}}],'
+        b'"from_log":false,"damage":[]}',
         "",
     ),
     (
