@@ -12,8 +12,10 @@ import typer
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm
 from orbitmq.cli.output import AsJson, counted, escaped, show_json, show_rows, time_text
 from orbitmq.client.aio.admin.promotion import LostRange, Member, Promoted, PromotionPlan
+from orbitmq.client.aio.admin.undone_batches import UndoneBatches
 
 _TOPICS_SHOWN: Final = 10
+_QUERIES_SHOWN: Final = 10
 
 
 class MasterRole(StrEnum):
@@ -109,7 +111,18 @@ def _losses(plan: PromotionPlan) -> Iterator[str]:
         yield f"lost: {counted(count, 'message')} of {topic}"
     if len(counts) > _TOPICS_SHOWN:
         yield f"lost: messages of {len(counts) - _TOPICS_SHOWN} more topics; --json lists all"
+    for undone in plan.undone[:_QUERIES_SHOWN]:
+        yield f"undone: {_batches(undone)}, as {undone.known_by} knows"
+    if len(plan.undone) > _QUERIES_SHOWN:
+        yield f"undone: batches of {len(plan.undone) - _QUERIES_SHOWN} more queries; --json lists all"
     yield _durability(plan)
+
+
+def _batches(undone: UndoneBatches) -> str:
+    first, last = undone.kept + 1, undone.last
+    batches = f"batch {last}" if first == last else f"batches {first} to {last}"
+    topic = f", into {undone.target}" if undone.target else ""
+    return f"exactly-once {batches} of query {undone.query}{topic}"
 
 
 def _holder(lost: LostRange) -> str:
@@ -179,6 +192,16 @@ def _as_object(plan: PromotionPlan, done: Promoted | None) -> dict[str, object]:
             for each in plan.lost_messages
         ],
         "kept": plan.kept,
+        "undone": [
+            {
+                "query": one.query,
+                "kept_batch": one.kept,
+                "last_batch": one.last,
+                "known_by": one.known_by,
+                "topic": one.target or None,
+            }
+            for one in plan.undone
+        ],
         "obstacles": list(plan.obstacles),
         "unaware_name_servers": list(done.unaware) if done is not None else [],
     }

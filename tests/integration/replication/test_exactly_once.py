@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from orbitmq.client.aio import Admin
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Header, Long
@@ -293,3 +294,23 @@ async def test_a_slave_tells_which_batches_it_has(tmp_path: Path) -> None:
         (summary,) = below.queries
         assert (summary.batch, summary.decided, summary.moved) == (0, 0, True)
         assert summary.confirmed == {NAME: Confirmed(0, summary.digest)}
+
+
+async def test_a_promotion_names_the_batches_that_it_would_undo(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+        assert (await appoint(group)).code == 0
+        await group.until_copied()
+        await group.stop(1)
+        assert (await stage(group)).code == 0
+        assert status_of(await decide(group)).complete
+        # It does not find the log of its master.
+        await group.start(1, haMasterAddress="127.0.0.1:1")
+
+        async with Admin(namesrv=group.namesrv) as admin:
+            plan = await admin.promotion.plan(NAME)
+
+        (undone,) = plan.undone
+        assert (undone.query, undone.kept, undone.last) == ("q", -1, 0)
+        assert undone.known_by == group.address(0)

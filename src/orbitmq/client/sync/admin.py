@@ -182,6 +182,7 @@ class Queries(Noun[AioQueries]):
 
     all = waiting(AioQueries.all)
     find = waiting(AioQueries.find)
+    at = waiting(AioQueries.at)
     forget = waiting(AioQueries.forget)
 
 

@@ -78,7 +78,7 @@ class Admin(ClientLifecycle):
         self.pending = Pending(reach)
         self.name_servers = NameServerOptions(reach)
         self.draining = Draining(reach, self.brokers, self.topics, self.pending)
-        self.promotion = Promotion(reach, self.brokers)
+        self.promotion = Promotion(reach, self.brokers, self.queries)
         self.traffic = Traffic(reach, self.topics, self.groups)
 
     async def _open(self) -> None:

@@ -8,12 +8,14 @@ promoted one is cut when its broker joins the new master; the broker saves it fi
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from orbitmq import java_json
+from orbitmq.client.aio.admin.undone_batches import UndoneBatches, undone_batches
 from orbitmq.errors import (
     ClusterMissingError,
     NotSupportedError,
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from orbitmq.client.aio.admin.brokers import Brokers
+    from orbitmq.client.aio.admin.queries import Queries
     from orbitmq.client.aio.admin.reach import Reach
+    from orbitmq.protocol.requests.staged_writes import QueryPage, QuerySummary
 
 SLAVE: Final = "SLAVE"
 _ASK_TIMEOUT_MS: Final = 3_000
@@ -126,6 +130,8 @@ class PromotionPlan:
     lost_messages: tuple[LostMessages, ...]
     # Where every queue of the slave ends: from there on messages are lost, by topic and queue id.
     kept: Mapping[str, Mapping[int, int]]
+    # Exactly-once batches that the slave's log lacks, as far as others know of them.
+    undone: tuple[UndoneBatches, ...]
     # Why it should not be done; only `force` does it all the same.
     obstacles: tuple[str, ...]
 
@@ -159,6 +165,7 @@ class Promotion:
 
     _reach: Reach
     _brokers: Brokers
+    _queries: Queries
 
     async def plan(self, broker: str, *, slave: str | None = None, role: str = "") -> PromotionPlan:
         """Find the best slave of a group, and what its promotion would lose.
@@ -179,6 +186,7 @@ class Promotion:
         epochs = [one.standing.epoch for one in members if one.standing is not None]
         kept = await self._ends(standing.address)
         lost = tuple(_lost_ranges(standing, others))
+        batches = await self._queries.at(standing.address)
         seen = standing.master
         return PromotionPlan(
             broker_name=broker,
@@ -189,7 +197,8 @@ class Promotion:
             lost=lost,
             lost_messages=tuple(await self._lost_messages(kept, lost)),
             kept=kept,
-            obstacles=tuple(_obstacles(standing, others)),
+            undone=tuple(await self._undone(broker, batches, lost)),
+            obstacles=(*_obstacles(standing, others), *_unreadable(batches)),
         )
 
     async def promote(self, plan: PromotionPlan, *, force: bool = False) -> Promoted:
@@ -330,6 +339,24 @@ class Promotion:
             if (have := kept.get(topic, {}).get(queue_id, 0)) < end
         ]
 
+    async def _undone(
+        self, broker: str, here: QueryPage, lost: Iterable[LostRange]
+    ) -> list[UndoneBatches]:
+        masters = await self._reach.masters()
+        elsewhere = {name: at for name, at in masters.items() if name != broker}
+        beyond = {one.holder: one.holder for one in lost if one.is_up}
+        return undone_batches(
+            broker, here.queries, await self._batches(elsewhere), await self._batches(beyond)
+        )
+
+    async def _batches(self, brokers: Mapping[str, str]) -> dict[str, list[QuerySummary]]:
+        """What brokers know of exactly-once batches; those that do not answer are left out."""
+        found: dict[str, list[QuerySummary]] = {}
+        for name, address in brokers.items():
+            with suppress(TransportError, RemoteError):
+                found[name] = (await self._queries.at(address)).queries
+        return found
+
     # --- the new master -------------------------------------------------------------------------
 
     async def _until_master(self, plan: PromotionPlan) -> None:
@@ -458,6 +485,10 @@ def _obstacles(slave: Standing, others: Iterable[Member]) -> list[str]:
             "would have followed"
         )
     return found
+
+
+def _unreadable(batches: QueryPage) -> list[str]:
+    return [f"states of exactly-once writes cannot be read: {one}" for one in batches.damage]
 
 
 def _is_ahead(other: Standing, slave: Standing) -> bool:
