@@ -199,6 +199,23 @@ def admin(request: pytest.FixtureRequest, drivers: Callable[[str], JavaDriver]) 
     return drivers(request.param.line)
 
 
+@pytest.fixture(params=CLIENTS[1:2], ids=str)
+def loader(
+    request: pytest.FixtureRequest, new_folder: Callable[[str], Path]
+) -> Iterator[JavaDriver]:
+    """A driver of its own: its clients look for their queues every second, not every twenty."""
+    made = JavaDriver(
+        request.param.line,
+        new_folder("driver of load"),
+        properties=[
+            "rocketmq.client.rebalance.waitInterval=1000",
+            "rocketmq.client.rebalance.lockInterval=1000",
+        ],
+    )
+    yield made.start()
+    made.stop()
+
+
 @pytest.fixture
 def start_broker(new_folder: Callable[[str], Path]) -> Iterator[StartBroker]:
     """Starts a broker of the test's own, to do harm to, and returns it once it is registered."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,9 @@ import pytest
 
 from orbitmq.clock import SystemClock
 from orbitmq.version import __version__
-from tests.interop.drivers import CALL_TIMEOUT_S, JavaDriver
-from tests.interop.peers import CLIENTS, StartOurCluster
-from tests.interop.timeouts import CLIENT_TIMEOUT_S
-from tests.waiting import wait_until
+from tests.interop.drivers import JavaDriver
+from tests.interop.load import Load
+from tests.interop.peers import StartOurCluster
 
 KILLS = int(os.environ.get("ORBITMQ_LOAD_KILLS", "3"))
 TIMEOUT_S = 900 + 120 * KILLS
@@ -35,23 +33,6 @@ ACKED_BETWEEN_KILLS = 500
 DRAIN_TIMEOUT_MS = 240_000
 
 
-@pytest.fixture(params=CLIENTS[1:2], ids=str)
-def loader(
-    request: pytest.FixtureRequest, new_folder: Callable[[str], Path]
-) -> Iterator[JavaDriver]:
-    """A driver of its own: its clients look for their queues every second, not every twenty."""
-    made = JavaDriver(
-        request.param.line,
-        new_folder("driver of load"),
-        properties=[
-            "rocketmq.client.rebalance.waitInterval=1000",
-            "rocketmq.client.rebalance.lockInterval=1000",
-        ],
-    )
-    yield made.start()
-    made.stop()
-
-
 @pytest.mark.scenario("loader", f"our broker: {PRODUCERS} producers, {CONSUMERS} consumers, kills")
 def test_every_acknowledged_message_is_received_in_order_though_the_broker_is_killed(
     loader: JavaDriver, start_our_cluster: StartOurCluster, new_topic: str
@@ -59,40 +40,23 @@ def test_every_acknowledged_message_is_received_in_order_though_the_broker_is_ki
     cluster = start_our_cluster()
     broker = cluster.broker
     broker.create_topic(new_topic, queues=QUEUES)
-    loader.call(
-        "load_start",
-        load=new_topic,
-        namesrv=cluster.name_server.address,
-        topic=new_topic,
-        group=f"group-{new_topic}",
-        broker=broker.name,
+    load = Load(loader, new_topic)
+    load.start(
+        cluster.name_server.address,
+        broker.name,
         queues=QUEUES,
         producers=PRODUCERS,
         consumers=CONSUMERS,
-        pause_ms=20,
     )
 
-    def wait_for_more(what: str, count: int) -> None:
-        target = loader.call("load_progress", load=new_topic)[what] + count
-        wait_until(
-            lambda: loader.call("load_progress", load=new_topic)[what] >= target,
-            timeout_s=CLIENT_TIMEOUT_S,
-            what=f"{target} messages {what}",
-        )
-
-    wait_for_more("acked", ACKED_BETWEEN_KILLS)
+    load.wait_for_more("acked", ACKED_BETWEEN_KILLS)
     for _ in range(KILLS):
         broker.process.kill()
         # So that producers meet the kill.
-        wait_for_more("failed", 1)
+        load.wait_for_more("failed", 1)
         broker.restart()
-        wait_for_more("acked", ACKED_BETWEEN_KILLS)
-    verdict = loader.call(
-        "load_stop",
-        call_timeout_s=DRAIN_TIMEOUT_MS / 1000 + CALL_TIMEOUT_S,
-        load=new_topic,
-        timeout_ms=DRAIN_TIMEOUT_MS,
-    )
+        load.wait_for_more("acked", ACKED_BETWEEN_KILLS)
+    verdict = load.stop(timeout_ms=DRAIN_TIMEOUT_MS)
 
     if page := os.environ.get("ORBITMQ_LOAD_PAGE"):
         Path(page).write_text(_page(verdict))

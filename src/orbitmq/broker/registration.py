@@ -128,6 +128,9 @@ class Registration:
         for periodic in self._periodics:
             await periodic.stop()
         await self._changes.cancel()
+        if not self._is_abandoned:
+            # Compat: at a name server of RocketMQ 4, one master that leaves takes the other along.
+            await self._check_succession()
         if self._is_abandoned:
             return
         identity = self._identity()
@@ -141,7 +144,6 @@ class Registration:
 
     async def register_all(self) -> None:
         """Report all topics to all name servers."""
-        await self._check_succession()
         await self._report_all(self._name_servers())
 
     def topics_changed(self, topics: Iterable[TopicConfig]) -> None:
@@ -166,6 +168,8 @@ class Registration:
     async def _report_changes(self) -> None:
         try:
             while self._changed or self._filter_servers_changed:
+                if not await self._may_report():
+                    return
                 changed, self._changed = self._changed, {}
                 self._filter_servers_changed = False
                 _, version = self._topics()
@@ -182,10 +186,12 @@ class Registration:
     async def announce(self, topics: Iterable[TopicConfig]) -> None:
         """Report new or changed topics; returns once the name servers have answered."""
         changed = {topic.name: topic for topic in topics}
-        _, version = self._topics()
+        if not await self._may_report():
+            return
+        everything, version = self._topics()
         await asyncio.gather(
             self._report(self._reached(), changed, version),
-            self._report_all(self._missing()),
+            self._report(self._missing(), everything, version),
         )
 
     async def _register_missing(self) -> None:
@@ -200,14 +206,21 @@ class Registration:
         missing = self._missing()
         return [address for address in self._name_servers() if address not in missing]
 
+    async def _may_report(self) -> bool:
+        """Whether this broker still counts, and is not leaving."""
+        if not self._is_leaving:
+            await self._check_succession()
+        return not self._is_leaving
+
     async def _report_all(self, addresses: list[str]) -> None:
-        topics, version = self._topics()
-        await self._report(addresses, topics, version)
+        if addresses and await self._may_report():
+            topics, version = self._topics()
+            await self._report(addresses, topics, version)
 
     async def _report(
         self, addresses: list[str], topics: Mapping[str, TopicConfig], version: DataVersion
     ) -> None:
-        if not addresses or self._is_leaving:
+        if not addresses:
             return
         body = encode_register_body(
             self._with_broker_permission(topics), version, filter_servers=self._filter_servers()
