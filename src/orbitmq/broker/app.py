@@ -50,7 +50,7 @@ from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.handlers.transactions import TransactionRequests
 from orbitmq.broker.hot_path import HotPath
-from orbitmq.broker.lost_tables import recovered_topics, report_lost, topics_not_heard_of
+from orbitmq.broker.lost_tables import recovered_topics, report_lost
 from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
@@ -80,7 +80,6 @@ from orbitmq.broker.transactions.assembly import Transactions
 from orbitmq.broker.transactions.preparing import Preparing
 from orbitmq.clock import SystemClock
 from orbitmq.disk import off_loop
-from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
 from orbitmq.model import property_names
 from orbitmq.model.queues import PhysicalOffset
@@ -326,7 +325,6 @@ class Broker:
             self.replication.following.start()
             closing.push_async_callback(self.replication.following.stop)
         else:
-            await self._add_topics_not_heard_of()
             self._exactly_once.deciding.start()
             closing.push_async_callback(self._exactly_once.deciding.stop)
         await self._start_part(self.registration)
@@ -392,9 +390,6 @@ class Broker:
     async def _load_role(self) -> None:
         """Read the epoch, and keep the role unless it is the configured one."""
         await self.epochs.load()
-        self._is_newly_promoted = not self._role.is_slave and self.epochs.is_beginning(
-            self.store.log_end
-        )
         if self.epochs.role(self._configured) != self._role:
             await self._save_role(self._role)
         elif self._role == self._configured:
@@ -422,19 +417,6 @@ class Broker:
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._apply_storage(name)
         self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
-
-    async def _add_topics_not_heard_of(self) -> None:
-        """After a promotion, create the topics with messages that the master had not told of."""
-        if not self._is_newly_promoted:
-            return
-        topics = topics_not_heard_of(
-            self.store.queues(), self.store.memory_topics, self.topics.topics
-        )
-        try:
-            if topics:
-                await self.topics.put_all(topics)
-        except OrbitError as error:
-            log.warning("topics not recovered reason=%s", error)
 
     async def _load_services(self) -> None:
         """Load what only a master does: exactly-once writes, timers, transactions."""

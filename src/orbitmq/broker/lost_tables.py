@@ -2,8 +2,7 @@
 
 A start without `topics.json` would forget every topic, and a start with its older copy the newest
 ones; an operator who then removes unused topics would delete their messages. So topics are recovered
-from the store's queues; settings that nothing else knows are named in the log. So are topics that a
-promoted slave had not heard of.
+from the store's queues; settings that nothing else knows are named in the log.
 """
 
 from __future__ import annotations
@@ -45,7 +44,10 @@ def recovered_topics(
             continue
         topic = known.get(name)
         if topic is None:
-            topics[name] = _topic_of_queues(name, count, memory_topics)
+            attributes = {STORAGE: STORAGE_MEMORY} if name in memory_topics else {}
+            topics[name] = TopicConfig(
+                name=name, read_queues=count, write_queues=count, attributes=attributes
+            )
         elif topic.read_queues < count:
             topics[name] = msgspec.structs.replace(
                 topic, read_queues=count, write_queues=max(count, topic.write_queues)
@@ -59,33 +61,6 @@ def recovered_topics(
             _shown(f"{name} ({topic.read_queues} queues)" for name, topic in topics.items()),
         )
     return topics
-
-
-def topics_not_heard_of(
-    queues: Iterable[QueueBounds], memory_topics: Set[str], known: Mapping[str, TopicConfig]
-) -> list[TopicConfig]:
-    """Topics with messages that the known topics lack, as a slave may that was promoted; logs which.
-
-    The master's table comes after its log. A topic gets as many queues as had messages.
-    """
-    found = [
-        _topic_of_queues(name, count, memory_topics)
-        for name, count in _queue_counts(queues).items()
-        if name not in known and not names.is_system_topic(name)
-    ]
-    if found:
-        log.warning(
-            "topics recovered from their queues, as the master died before it told of them count=%d "
-            "topics=%s hint=check their queues, permissions and attributes",
-            len(found),
-            _shown(f"{topic.name} ({topic.read_queues} queues)" for topic in found),
-        )
-    return found
-
-
-def _topic_of_queues(name: str, count: int, memory_topics: Set[str]) -> TopicConfig:
-    attributes = {STORAGE: STORAGE_MEMORY} if name in memory_topics else {}
-    return TopicConfig(name=name, read_queues=count, write_queues=count, attributes=attributes)
 
 
 def report_lost(

@@ -111,11 +111,6 @@ class EpochFile:
         """All epochs above 0, the oldest first."""
         return list(self._document.began)
 
-    def is_beginning(self, log_end: PhysicalOffset) -> bool:
-        """Whether the present epoch began at the end of the log: nothing was stored in it yet."""
-        began = self._document.began
-        return bool(began) and began[-1].offset == log_end
-
     def role(self, configured: Role) -> Role:
         """The role that this store has, given the configured one."""
         changed = self._document.role
