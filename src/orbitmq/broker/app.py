@@ -50,7 +50,7 @@ from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.handlers.transactions import TransactionRequests
 from orbitmq.broker.hot_path import HotPath
-from orbitmq.broker.lost_tables import recovered_topics, report_lost
+from orbitmq.broker.lost_tables import recovered_topics, report_lost, topics_not_copied
 from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
@@ -107,6 +107,7 @@ if TYPE_CHECKING:
 
     from orbitmq.broker.replication.group_view import Successor
     from orbitmq.clock import Clock
+    from orbitmq.model.topics import TopicConfig
     from orbitmq.model.versions import DataVersion
     from orbitmq.protocol.requests.registration import RegisterBrokerReply
     from orbitmq.settings import Changed
@@ -232,6 +233,7 @@ class Broker:
         )
         self.locks = QueueLocks(clock=self._clock)
         self._notices = MemberNotices(config=self._config, groups=self.groups)
+        self._recovered_topics: list[TopicConfig] = []
         self._lock_file = LockFile(
             settings.of(StoreConfig).root.expanduser() / OWN_FOLDER, self.locks, modes
         )
@@ -295,9 +297,11 @@ class Broker:
             if self.replication.waits_for_slaves:
                 await self._wait_for_slaves(early)
             await self.replication.begin()
+            await self._add_topics_not_copied()
             await self._load_services()
             for server in self._servers:
                 server.serve(self._handlers)
+        self._report_lost_tables()
         self._is_loaded = True
         # What is started here stops in reverse order, even if the start fails halfway.
         closing = self._opened
@@ -328,6 +332,8 @@ class Broker:
             self._exactly_once.deciding.start()
             closing.push_async_callback(self._exactly_once.deciding.stop)
         await self._start_part(self.registration)
+        # A sync master may have reported before they were found.
+        self.registration.topics_changed(self._recovered_topics)
         # What was started early stops with the rest.
         early.pop_all()
         self._is_started = True
@@ -404,19 +410,34 @@ class Broker:
         await self.topics.load(partial(recovered_topics, queues, self.store.memory_topics))
         for table in (self.groups, self.offsets, self._delay_progress, self._lock_file):
             await table.load()
-        report_lost(
-            queues=queues,
-            topics=self.topics.topics,
-            groups=self.groups,
-            offsets=self.offsets,
-            delays=self._delay_progress,
-        )
         self.offsets.note_commits(on=self.replication.is_slave)
         if self.replication.is_slave:
             return
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._apply_storage(name)
         self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
+
+    async def _add_topics_not_copied(self) -> None:
+        """List the topics of messages that a promoted slave copied without their tables.
+
+        Before the first message of its epoch only: what is missing later was deleted.
+        """
+        epochs = self.epochs
+        if epochs.began_at.get(epochs.epoch) == self.store.log_end:
+            found = topics_not_copied(
+                self.store.queues(), self.store.memory_topics, self.topics.topics
+            )
+            await self.topics.add_recovered(found)
+            self._recovered_topics = list(found.values())
+
+    def _report_lost_tables(self) -> None:
+        report_lost(
+            queues=self.store.queues(),
+            topics=self.topics.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            delays=self._delay_progress,
+        )
 
     async def _load_services(self) -> None:
         """Load what only a master does: exactly-once writes, timers, transactions."""

@@ -34,10 +34,39 @@ class _Table(Protocol):
 def recovered_topics(
     queues: Iterable[QueueBounds], memory_topics: Set[str], known: Mapping[str, TopicConfig]
 ) -> dict[str, TopicConfig]:
-    """Topics for the queues that the known topics do not have; logs which.
+    """Topics for the queues that the known topics do not have; logs which."""
+    topics = _topics_for(queues, memory_topics, known)
+    if topics:
+        log.error(
+            "topics.json is %s; topics recovered from their queues count=%d topics=%s hint=check "
+            "their queues, permissions and attributes, or stop the broker and restore the file",
+            "damaged" if known else "missing, and so is its copy",
+            len(topics),
+            _shown_with_queues(topics),
+        )
+    return topics
 
-    A topic gets as many queues as had messages.
-    """
+
+def topics_not_copied(
+    queues: Iterable[QueueBounds], memory_topics: Set[str], known: Mapping[str, TopicConfig]
+) -> dict[str, TopicConfig]:
+    """Topics of the last master that a promoted slave has messages of, and no entry; logs which."""
+    with_messages = (queue for queue in queues if queue.end > queue.start)
+    topics = _topics_for(with_messages, memory_topics, known)
+    if topics:
+        log.warning(
+            "topics that the last master created or changed just before are made from their queues "
+            "count=%d topics=%s hint=check their queues, permissions and attributes",
+            len(topics),
+            _shown_with_queues(topics),
+        )
+    return topics
+
+
+def _topics_for(
+    queues: Iterable[QueueBounds], memory_topics: Set[str], known: Mapping[str, TopicConfig]
+) -> dict[str, TopicConfig]:
+    """Topics that lack a queue that there is; each gets as many queues as had messages."""
     topics: dict[str, TopicConfig] = {}
     for name, count in _queue_counts(queues).items():
         if names.is_system_topic(name):
@@ -52,14 +81,6 @@ def recovered_topics(
             topics[name] = msgspec.structs.replace(
                 topic, read_queues=count, write_queues=max(count, topic.write_queues)
             )
-    if topics:
-        log.error(
-            "topics.json is %s; topics recovered from their queues count=%d topics=%s hint=check "
-            "their queues, permissions and attributes, or stop the broker and restore the file",
-            "damaged" if known else "missing, and so is its copy",
-            len(topics),
-            _shown(f"{name} ({topic.read_queues} queues)" for name, topic in topics.items()),
-        )
     return topics
 
 
@@ -114,6 +135,10 @@ def _queue_counts(queues: Iterable[QueueBounds]) -> dict[str, int]:
     for queue in queues:
         counts[queue.topic] = max(counts.get(queue.topic, 0), queue.queue_id + 1)
     return counts
+
+
+def _shown_with_queues(topics: Mapping[str, TopicConfig]) -> str:
+    return _shown(f"{name} ({topic.read_queues} queues)" for name, topic in topics.items())
 
 
 def _shown(topics: Iterable[str]) -> str:

@@ -7,11 +7,13 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from orbitmq.broker.app import Broker, load_settings
 from orbitmq.cli.main import command_for
 from orbitmq.client import Message
 from orbitmq.client.aio import Producer, PushConsumer
@@ -108,6 +110,61 @@ async def test_a_broker_is_drained_and_stopped_under_load_without_a_failed_send(
         assert (found["drained"], found["lag"], found["groups"]) == (True, 0, [])
         assert load.brokers["broker-a"] == before["broker-a"]
         await until(lambda: set(received) == set(load.sent))
+
+
+@asynccontextmanager
+async def added_broker(cluster: Cluster, folder: Path) -> AsyncIterator[None]:
+    """A broker that joins a cluster that is running."""
+    flags = {
+        "bindAddress": "127.0.0.1",
+        "brokerIP1": "127.0.0.1",
+        "brokerName": "broker-b",
+        "listenPort": "0",
+        "mappedFileSizeCommitLog": str(8 << 20),
+        "maxHashSlotNum": "100",
+        "maxIndexNum": "400",
+        "namesrvAddr": cluster.namesrv,
+        "storePathRootDir": str(folder),
+    }
+    broker = Broker(load_settings(flags=flags))
+    await broker.start()
+    try:
+        yield
+    finally:
+        await broker.stop()
+
+
+async def test_a_cluster_moves_to_a_new_broker_under_load_without_a_failed_send(
+    tmp_path: Path,
+) -> None:
+    with Cluster(brokers=1, in_memory=True) as cluster:
+        cluster.create_topic(TOPIC, queues=2)
+        producer = Producer("senders", retries=0, **quick(cluster))
+        async with added_broker(cluster, tmp_path), producer, consuming(cluster) as received:
+            load = Load(producer)
+            sending = asyncio.create_task(load.run())
+            await until(lambda: load.brokers["broker-a"] > 20)
+
+            # It takes part once the topic is created there; clients follow by themselves.
+            before = load.brokers["broker-b"]
+            await command(cluster, "topic", "create", TOPIC)
+            await until(lambda: sending.done() or load.brokers["broker-b"] > 20)
+            queues = Counter(queue.broker_name for queue in await producer.queues(TOPIC))
+            found = await drain(cluster)
+            await asyncio.to_thread(cluster.faults.stop_broker, "broker-a")
+            drained = load.brokers.copy()
+            await until(
+                lambda: sending.done() or load.brokers["broker-b"] > drained["broker-b"] + 20
+            )
+            load.stopping = True
+            await sending
+
+            assert before == 0
+            # The broker that has the topic keeps its queues.
+            assert queues == {"broker-a": 2, "broker-b": 8}
+            assert (found["drained"], found["lag"]) == (True, 0)
+            assert load.brokers["broker-a"] == drained["broker-a"]
+            await until(lambda: set(received) == set(load.sent))
 
 
 async def test_a_broker_that_is_drained_comes_back_and_takes_messages_again(

@@ -14,6 +14,7 @@ import msgspec
 from orbitmq.broker.app import Broker, load_settings
 from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.broker.replication.log_stream import PIECE, REPORT
+from orbitmq.clock import Clock
 from orbitmq.nameserver import app as name_server_app
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Long
@@ -79,8 +80,9 @@ class HandSlave:
 class Group:
     """Brokers of one name; each has a folder and keeps its port across restarts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         self.folder = folder
+        self._clock = clock
         self.rpc = RpcClient()
         self._running: dict[int, ReplicatedBroker] = {}
         self._ports: dict[int, int] = {}
@@ -138,7 +140,7 @@ class Group:
         }
         if broker_id:
             flags["brokerRole"] = "SLAVE"
-        running = ReplicatedBroker(load_settings(flags=flags))
+        running = ReplicatedBroker(load_settings(flags=flags), clock=self._clock)
         await running.start()
         self._ports[broker_id] = running.broker.port
         self._running[broker_id] = running

@@ -95,6 +95,11 @@ class TopicTable:
         added = {name: topic for name, topic in recovered.items() if name not in own}
         await self._file.complete(self._versioned(lambda topics: own | topics | added))
 
+    async def add_recovered(self, topics: Mapping[str, TopicConfig]) -> None:
+        """Add or replace topics that messages show; system topics stay."""
+        added = {name: topic for name, topic in topics.items() if name not in self._system_topics}
+        await self._change(lambda known: known | added)
+
     async def save(self) -> None:
         """Write what a full disk did not allow before."""
         await self._file.save()
