@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import brokers
+from benchmarks import broker_send, brokers
 from benchmarks.broker_rounds import (
     SMOKE,
     Column,
@@ -28,7 +28,7 @@ from benchmarks.broker_rounds import (
     summary,
     table,
 )
-from benchmarks.broker_send import COLUMNS, SendCost
+from benchmarks.broker_send import SendCost
 from benchmarks.brokers import ASYNC, FILE_SIZES, JVM_FLAGS, OURS, BrokerUnderLoad
 from benchmarks.official_servers import with_flags
 from benchmarks.plans import keep_slices, plan_of
@@ -41,6 +41,10 @@ ALONE: Final = "alone"
 ASYNC_PAIR: Final = "async pair"
 SYNC_PAIR: Final = "sync pair"
 WORKLOADS: Final = ("64 sync producers, 128 B", "pipelined 8x64, 1 KiB")
+COLUMNS: Final = (
+    *broker_send.COLUMNS,
+    Column(figure="slave_late_ms", title="slave late ms"),
+)
 # A machine that stands still for seconds must not turn into replies that are not OK.
 _SYNC_ROLE: Final = {
     "brokerRole": "SYNC_MASTER",
@@ -173,9 +177,8 @@ def main() -> None:
         with _running(line, Path(folder), question) as masters:
             measured = asyncio.run(measure(masters, question, plan))
     rows = summary(measured)
-    columns = (*COLUMNS, Column(figure="slave_late_ms", title="slave late ms"))
     print("\nIt works; slices this short say nothing.\n" if chosen.smoke else "")
-    print(table(rows, columns))
+    print(table(rows, COLUMNS))
     if not chosen.smoke:
         keep_slices(chosen.output, facts, plan, rows, measured)
 
