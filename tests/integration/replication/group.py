@@ -118,14 +118,13 @@ class Group:
             self._opened.push_async_callback(self._name_server.stop)
         await self.rpc.start()
         self._opened.push_async_callback(self.rpc.stop)
-        self._opened.push_async_callback(self.stop_all)
+        self._opened.push_async_callback(self._stop_all)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
-    async def stop_all(self) -> None:
-        """Stop all brokers cleanly."""
+    async def _stop_all(self) -> None:
         # Slaves last: a master that stops waits for them.
         for broker_id in sorted(self._running):
             await self.stop(broker_id)
