@@ -14,6 +14,7 @@ import msgspec
 from orbitmq.broker.app import Broker, load_settings
 from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.broker.replication.log_stream import PIECE, REPORT
+from orbitmq.embedded.local_broker import copy_running_store
 from orbitmq.nameserver import app as name_server_app
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Long
@@ -212,7 +213,7 @@ class Group:
         folder = self.folder / str(broker_id)
         image = folder.with_name(f"{broker_id}.killed")
         await running.abort()
-        await asyncio.to_thread(shutil.copytree, folder, image)
+        await asyncio.to_thread(copy_running_store, folder, image)
         await running.stop()
         await asyncio.to_thread(shutil.rmtree, folder)
         image.rename(folder)
