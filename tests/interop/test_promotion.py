@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.replication.timer_file import read_master_timers
+from orbitmq.client import PullConsumer
+from orbitmq.clock import SystemClock
 from tests.interop import wire
 from tests.interop.building import LINES
 from tests.interop.drivers import JavaDriver
 from tests.interop.load import Load
-from tests.interop.official import OfficialNameServer
+from tests.interop.official import OfficialBroker, OfficialNameServer
 from tests.interop.ours import OrbitBroker
+from tests.interop.peers import BROKERS, NameServer, Peer
 from tests.interop.timeouts import CLIENT_TIMEOUT_S, START_TIMEOUT_S
 from tests.waiting import POLL_INTERVAL_S, wait_until
 
@@ -103,21 +107,26 @@ class Pair:
 
         wait_until(follows, timeout_s=START_TIMEOUT_S, what=f"{broker.address} follows")
 
-    def promote(self, *, epoch: int = 1, force: bool = False) -> None:
+    def promote(self, *, force: bool = False) -> None:
         """Make the slave the master; returns once it is."""
-        fields = {
-            "brokerName": self.name,
-            "epoch": str(epoch),
-            "role": "ASYNC_MASTER",
-            "force": str(force).lower(),
-        }
-        answer = wire.ask(self.new.address, wire.PROMOTE_BROKER, fields)
-        assert answer.code == wire.SUCCESS, answer
-        wait_until(
-            lambda: standing(self.new).get("isMaster", False),
-            timeout_s=START_TIMEOUT_S,
-            what="the slave is the master",
-        )
+        promote(self.new, force=force)
+
+
+def promote(slave: OrbitBroker, *, force: bool = False) -> None:
+    """Make a slave the master; returns once it is."""
+    fields = {
+        "brokerName": slave.name,
+        "epoch": "1",
+        "role": "ASYNC_MASTER",
+        "force": str(force).lower(),
+    }
+    answer = wire.ask(slave.address, wire.PROMOTE_BROKER, fields)
+    assert answer.code == wire.SUCCESS, answer
+    wait_until(
+        lambda: standing(slave).get("isMaster", False),
+        timeout_s=START_TIMEOUT_S,
+        what="the slave is the master",
+    )
 
 
 def standing(broker: OrbitBroker) -> dict[str, Any]:
@@ -128,7 +137,9 @@ def standing(broker: OrbitBroker) -> dict[str, Any]:
         return {}
 
 
-def send(broker: OrbitBroker, topic: str, body: bytes) -> int:
+def send(
+    broker: OrbitBroker | OfficialBroker, topic: str, body: bytes, properties: str = ""
+) -> int:
     """Send one message to one broker, whatever the route says; returns the code of the answer."""
     fields = {
         "producerGroup": "interop-producers",
@@ -139,7 +150,7 @@ def send(broker: OrbitBroker, topic: str, body: bytes) -> int:
         "sysFlag": "0",
         "bornTimestamp": "0",
         "flag": "0",
-        "properties": "",
+        "properties": properties,
         "reconsumeTimes": "0",
         "unitMode": "false",
     }
@@ -299,3 +310,60 @@ def test_a_replaced_master_that_found_no_name_server_asks_before_it_registers(
         pair.wait_replaced()
 
     assert shown == {pair.new.address}
+
+
+@pytest.fixture(params=BROKERS[1:], ids=str)
+def peer(request: pytest.FixtureRequest) -> Peer:
+    """The line of the official master, which has timers."""
+    value: Peer = request.param
+    return value
+
+
+@pytest.mark.scenario("peer", "is replaced by our slave, which goes on with its timers")
+def test_timers_that_an_official_master_delivered_are_not_delivered_again(
+    peer: Peer,
+    name_servers: dict[str, NameServer],
+    new_folder: Callable[[str], Path],
+    new_topic: str,
+) -> None:
+    servers = [name_servers["ours"].address]
+    options = {"mappedFileSizeCommitLog": str(16 << 20), "timerWheelEnable": "true"}
+    master = OfficialBroker(peer.line, "timers", new_folder("timers master"), servers, options)
+    folder = new_folder("timers slave")
+    slave = OrbitBroker(
+        "timers", folder, servers, {**options, "brokerRole": "SLAVE", "brokerId": "1"}
+    )
+
+    def slave_knows() -> bool:
+        timers = read_master_timers(folder / "store" / "orbitmq")
+        return timers is not None and timers.checkpoint.read_ms > due_ms
+
+    try:
+        master.process.start()
+        master.wait_ready()
+        slave.process.start()
+        master.create_topic(new_topic, queues=1)
+        due_ms = SystemClock().now_ms() + 2_000
+        assert send(master, new_topic, b"old", f"TIMER_DELIVER_MS\x01{due_ms}\x02") == wire.SUCCESS
+        wire.wait_shown(master.address, new_topic, 1, queues=1)
+        wait_until(slave_knows, timeout_s=CLIENT_TIMEOUT_S, what="the slave has the progress")
+        master.process.kill()
+
+        promote(slave)
+        later_ms = SystemClock().now_ms() + 1_000
+        assert send(slave, new_topic, b"new", f"TIMER_DELIVER_MS\x01{later_ms}\x02") == wire.SUCCESS
+        with PullConsumer("g", namesrv=servers[0]) as consumer:
+            (queue,) = consumer.queues(new_topic)
+
+            def bodies() -> list[bytes]:
+                return [message.body for message in consumer.pull(queue, "*", 0).messages]
+
+            # Timers are delivered in the order of their times.
+            wait_until(
+                lambda: b"new" in bodies(), timeout_s=CLIENT_TIMEOUT_S, what="the next timer"
+            )
+
+            assert bodies() == [b"old", b"new"]
+    finally:
+        master.process.kill()
+        slave.process.kill()

@@ -62,6 +62,7 @@ from orbitmq.broker.replication.following import Following
 from orbitmq.broker.replication.metadata import MetadataCopy
 from orbitmq.broker.replication.read_only_requests import read_only_handlers
 from orbitmq.broker.replication.succession import Succession
+from orbitmq.broker.replication.timer_file import read_master_timers
 from orbitmq.broker.reporting import Reporting
 from orbitmq.broker.send_replies import SendReplies
 from orbitmq.broker.statistics.config import MetricsConfig
@@ -443,7 +444,10 @@ class Broker:
         """Load what only a master does: exactly-once writes, timers, transactions."""
         await self._exactly_once.load()
         has_timers = self._store_config().timers_enable
-        await self._timers.open(is_on=has_timers)
+        folder = self._store_config().root.expanduser() / OWN_FOLDER
+        official = await off_loop(read_master_timers, folder)
+        copied = official.progress if official is not None else None
+        await self._timers.open(copied, is_on=has_timers)
         if has_timers:
             await self._pending.recover()
         await self._transactions.load()
@@ -701,12 +705,17 @@ class Broker:
                 folder=store_config.root.expanduser() / OWN_FOLDER,
                 clock=self._clock,
                 modes=store_config.modes,
+                keeps_timers=self._follows_official_master,
             ).copy_from,
             epochs=self.epochs,
             cut=self._cut,
             config=self._replication_config(),
             clock=self._clock,
         )
+
+    def _follows_official_master(self) -> bool:
+        following = self.replication.following
+        return following is not None and following.master_is_official
 
     async def _cut(self, at: PhysicalOffset, epoch: int) -> None:
         """Have the log cut when this store is opened again, which is soon."""

@@ -89,6 +89,8 @@ class Following:
         self._seen: MasterSeen | None = None
         # From where on this log is not that of the master; None if it is, or nobody has compared.
         self.differs_from: PhysicalOffset | None = None
+        # Whether the master is one of RocketMQ's, as far as it was asked.
+        self.master_is_official = False
         # The start of the master's log, when it was last asked.
         self._kept_from = PhysicalOffset(0)
         store.protect_log_from(lambda: self._kept_from, _NEEDED_BY)
@@ -282,19 +284,22 @@ class Following:
     async def _ask(self, master: str, *, wait_ms: int) -> FollowReply:
         identity = self._identity()
         link = self._receiver.link
-        reply = await self._rpc.call(
-            master,
-            FollowMaster(
-                broker_name=identity.broker_name,
-                broker_id=identity.broker_id,
-                broker_address=identity.broker_address,
-                link=link.local if link is not None else "",
-                is_flushed=self._is_flushed,
-                visible=Long(self._store.visible),
-                wait_ms=wait_ms,
-                epoch=Long(self._epochs.epoch),
-            ),
+        asked = FollowMaster(
+            broker_name=identity.broker_name,
+            broker_id=identity.broker_id,
+            broker_address=identity.broker_address,
+            link=link.local if link is not None else "",
+            is_flushed=self._is_flushed,
+            visible=Long(self._store.visible),
+            wait_ms=wait_ms,
+            epoch=Long(self._epochs.epoch),
         )
+        try:
+            reply = await self._rpc.call(master, asked)
+        except NeedsOrbitError:
+            self.master_is_official = True
+            raise
+        self.master_is_official = False
         answer = FollowReply.decode(reply.fields)
         if answer.is_master:
             self._seen = MasterSeen(

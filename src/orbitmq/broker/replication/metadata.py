@@ -111,6 +111,8 @@ class MetadataCopy:
     folder: Path
     clock: Clock
     modes: FileModes = PRIVATE
+    # What our own masters delivered is known by its copies in the log, and RocketMQ's is not.
+    keeps_timers: Callable[[], bool] = lambda: True
     _address: str = field(default="", init=False)
     # The progress that waits for the slave's log.
     _waiting: _Progress | None = field(default=None, init=False)
@@ -138,7 +140,7 @@ class MetadataCopy:
             await self._try("offsets", self._follow_offsets(fetched, progress, problems), problems)
         if progress is not None and progress.delays is not None:
             await self._try("delay progress", self.delays.follow(progress.delays), problems)
-        if progress is not None and progress.timers is not None:
+        if progress is not None and progress.timers is not None and self.keeps_timers():
             timers = MasterTimers(progress.timers, progress.log_end)
             await self._try("timer progress", off_loop(self._keep, timers), problems)
         if problems:

@@ -1,4 +1,4 @@
-"""The progress of a master's timers, kept by its slave for a promotion.
+"""The progress of the timers of an official master, kept by its slave for a promotion.
 
 Layout of `<root>/orbitmq/mastertimers`, big-endian:
     8   log end        of the master, once it had made this progress
@@ -21,6 +21,8 @@ from typing import Final
 from orbitmq.disk import PRIVATE, FileModes, replace_file
 from orbitmq.errors import ConfigFileError, ProtocolError
 from orbitmq.protocol.requests.metadata import TimerCheckpoint
+from orbitmq.store.timers.layout import floor
+from orbitmq.store.timers.timer_progress import TimerProgress
 
 FILE_NAME: Final = "mastertimers"
 _LOG_END: Final = struct.Struct(">q")
@@ -33,6 +35,14 @@ class MasterTimers:
 
     checkpoint: TimerCheckpoint
     log_end: int
+
+    @property
+    def progress(self) -> TimerProgress:
+        """What the master had done, for the timers of its former slave."""
+        queue_offset = min(self.checkpoint.queue_offset, self.checkpoint.master_queue_offset)
+        return TimerProgress(
+            read_ms=floor(max(self.checkpoint.read_ms, 0)), queue_offset=max(queue_offset, 0)
+        )
 
 
 def write_master_timers(folder: Path, timers: MasterTimers, modes: FileModes = PRIVATE) -> None:

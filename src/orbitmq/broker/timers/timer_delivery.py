@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from orbitmq.record.decode import StoredMessage
     from orbitmq.store.log.draft import Draft
     from orbitmq.store.message_store import MessageStore
+    from orbitmq.store.timers.timer_progress import TimerProgress
     from orbitmq.store.timers.timers import Due, Timers
 
 log = logging.getLogger(__name__)
@@ -91,12 +92,13 @@ class TimerDelivery:
 
     # --- starting and stopping ----------------------------------------------------------------
 
-    async def open(self, *, is_on: bool = True) -> None:
+    async def open(self, copied: TimerProgress | None = None, *, is_on: bool = True) -> None:
         """Recover the timers; nothing is delivered before `start`.
 
-        What is pending keeps its files even if timers are off.
+        What is pending keeps its files even if timers are off. `copied` is the progress of an
+        official master whose slave this broker was.
         """
-        await off_loop(self.timers.open)
+        await off_loop(self.timers.open, copied)
         if is_on:
             self._store.protect_log_from(self.timers.needed_from, _NEEDED_BY)
         elif self.timers.has_pending:

@@ -13,6 +13,7 @@ after the progress was saved are found in the commit log.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from orbitmq.errors import StoreDamagedError
@@ -107,13 +108,20 @@ class Timers:
 
     # --- opening and closing ------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Bring wheel, log and progress to a known state, and load the slot to deliver."""
+    def open(self, copied: TimerProgress | None = None) -> None:
+        """Bring wheel, log and progress to a known state, and load the slot to deliver.
+
+        `copied` is what RocketMQ had done as the master of this store, a copy of its log then.
+        """
         now_ms = self._clock.now_ms()
         # The clock may have been set back since the last delivery.
         self._opened_ms = max(now_ms, self._store.parts.last_store_ms)
         progress = self._files.load()
         queue_end = self._store.end_of(TIMER_TOPIC, 0)
+        is_copied = copied is not None and (progress is None or copied.read_ms > progress.read_ms)
+        if is_copied and copied is not None:
+            # Later copies may be our own, of before or after.
+            progress = replace(copied, commit_log_position=self._first_timer())
         if progress is None:
             # Without progress, only copies tell what is delivered.
             progress = TimerProgress(
@@ -122,20 +130,15 @@ class Timers:
             )
         is_ours = progress.commit_log_position is not None
         self._ours_from_ms = 0 if is_ours else now_ms
+        if is_copied:
+            self._ours_from_ms = progress.read_ms
         self.read_ms = progress.read_ms
         self._cursor = progress.cursor
         self.queue_offset = min(progress.queue_offset, queue_end)
         self._delivered = self._delivered_since(progress)
-        is_rebuilt = False
-        try:
-            self._check_age(progress.read_ms, queue_end)
-            _check_log(progress, queue_end, self._store.log_end)
-            self._load_chains(progress, is_ours=is_ours)
-        except StoreDamagedError as damage:
-            if self._files.saved is not None:
-                log.warning("timer wheel rebuilt from the queue reason=%s", damage)
+        if is_copied:
             self._rebuild()
-            is_rebuilt = True
+        is_rebuilt = is_copied or not self._load(progress, queue_end, is_ours=is_ours)
         self.queue_offset = max(self.queue_offset, self._store.start_of(TIMER_TOPIC, 0))
         self._load_slot()
         self._is_whole = True
@@ -148,6 +151,19 @@ class Timers:
         if is_rebuilt:
             # Otherwise the next opening could take the new timer log for the old one.
             self.save()
+
+    def _load(self, progress: TimerProgress, queue_end: int, *, is_ours: bool) -> bool:
+        """Load the wheel; if it is damaged, makes it again and returns False."""
+        try:
+            self._check_age(progress.read_ms, queue_end)
+            _check_log(progress, queue_end, self._store.log_end)
+            self._load_chains(progress, is_ours=is_ours)
+        except StoreDamagedError as damage:
+            if self._files.saved is not None:
+                log.warning("timer wheel rebuilt from the queue reason=%s", damage)
+            self._rebuild()
+            return False
+        return True
 
     def close(self) -> None:
         """Save everything, so that RocketMQ delivers just what is left."""

@@ -13,6 +13,7 @@ from orbitmq.store.config import FlushMode
 from orbitmq.store.message_store import MessageStore
 from orbitmq.store.timers.delivered_copies import timer_id
 from orbitmq.store.timers.layout import slot_of
+from orbitmq.store.timers.timer_progress import TimerProgress
 from orbitmq.store.timers.timers import Due, Timers
 from tests.unit.store.stores import message, open_store
 
@@ -25,7 +26,14 @@ TIMER_LOG_BYTES = 52 * 20 + 16
 class TimerStore:
     """A store with timers, whose due messages are delivered on request."""
 
-    def __init__(self, root: Path, clock: ManualClock, **options: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        clock: ManualClock,
+        *,
+        copied: TimerProgress | None = None,
+        **options: Any,
+    ) -> None:
         self.root = root
         self.clock = clock
         self.store: MessageStore = open_store(
@@ -34,7 +42,7 @@ class TimerStore:
         self.timers = Timers(
             self.store, root, file_bytes=TIMER_LOG_BYTES, modes=PRIVATE, clock=clock
         )
-        self.timers.open()
+        self.timers.open(copied)
 
     def send(self, name: str, due_ms: int, **properties: str) -> None:
         """Store a message that is due then."""
