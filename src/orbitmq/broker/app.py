@@ -50,7 +50,7 @@ from orbitmq.broker.handlers.staged_writes import StagedWriteRequests
 from orbitmq.broker.handlers.topics import TopicRequests
 from orbitmq.broker.handlers.transactions import TransactionRequests
 from orbitmq.broker.hot_path import HotPath
-from orbitmq.broker.lost_tables import recovered_topics, report_lost
+from orbitmq.broker.lost_tables import recovered_topics, report_lost, unlisted_topics
 from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
@@ -80,6 +80,7 @@ from orbitmq.broker.transactions.assembly import Transactions
 from orbitmq.broker.transactions.preparing import Preparing
 from orbitmq.clock import SystemClock
 from orbitmq.disk import off_loop
+from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
 from orbitmq.model import property_names
 from orbitmq.model.queues import PhysicalOffset
@@ -107,6 +108,7 @@ if TYPE_CHECKING:
 
     from orbitmq.broker.replication.group_view import Successor
     from orbitmq.clock import Clock
+    from orbitmq.model.queues import QueueBounds
     from orbitmq.model.versions import DataVersion
     from orbitmq.protocol.requests.registration import RegisterBrokerReply
     from orbitmq.settings import Changed
@@ -402,6 +404,8 @@ class Broker:
     async def _load_tables(self) -> None:
         queues = self.store.queues()
         await self.topics.load(partial(recovered_topics, queues, self.store.memory_topics))
+        if not self.replication.is_slave and self._is_promoted:
+            await self._recover_topics(queues)
         for table in (self.groups, self.offsets, self._delay_progress, self._lock_file):
             await table.load()
         report_lost(
@@ -417,6 +421,18 @@ class Broker:
         for name in {*self.topics.topics, *self.store.memory_topics}:
             self._apply_storage(name)
         self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
+
+    async def _recover_topics(self, queues: list[QueueBounds]) -> None:
+        """Have topics for all messages: slaves delete what their master does not have."""
+        try:
+            await self.topics.put_all(unlisted_topics(queues, self.topics.topics))
+        except OrbitError as error:
+            log.error("topics not recovered reason=%s", error)  # noqa: TRY400  # says it all
+
+    @property
+    def _is_promoted(self) -> bool:
+        """Whether this master was promoted, and has stored nothing since."""
+        return self.epochs.began_at.get(self.epochs.epoch) == self.store.log_end
 
     async def _load_services(self) -> None:
         """Load what only a master does: exactly-once writes, timers, transactions."""

@@ -63,6 +63,29 @@ def recovered_topics(
     return topics
 
 
+def unlisted_topics(
+    queues: Iterable[QueueBounds], known: Mapping[str, TopicConfig]
+) -> list[TopicConfig]:
+    """Topics for queues with messages that a promoted slave has not copied the topics of; logs which.
+
+    They were created at the old master just before it ended.
+    """
+    with_messages = (queue for queue in queues if queue.end > queue.start)
+    topics = [
+        TopicConfig(name=name, read_queues=count, write_queues=count)
+        for name, count in _queue_counts(with_messages).items()
+        if name not in known and not names.is_system_topic(name)
+    ]
+    if topics:
+        log.warning(
+            "topics of the old master recovered from their queues count=%d topics=%s hint=check "
+            "their queues, permissions and attributes",
+            len(topics),
+            _shown(f"{topic.name} ({topic.read_queues} queues)" for topic in topics),
+        )
+    return topics
+
+
 def report_lost(
     *,
     queues: Iterable[QueueBounds],
