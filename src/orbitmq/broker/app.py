@@ -55,6 +55,7 @@ from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
+from orbitmq.broker.replication.after_cut import lower_after_cut
 from orbitmq.broker.replication.assembly import Replication, check_role
 from orbitmq.broker.replication.config import BrokerRole, ReplicationConfig
 from orbitmq.broker.replication.epoch import ChangedRole, EpochFile, Role
@@ -416,6 +417,7 @@ class Broker:
             delays=self._delay_progress,
         )
         self.offsets.note_commits(on=self.replication.is_slave)
+        await lower_after_cut(self.store, self.offsets, self._delay_progress)
         if self.replication.is_slave:
             return
         for name in {*self.topics.topics, *self.store.memory_topics}:
@@ -697,6 +699,7 @@ class Broker:
                 clock=self._clock,
                 modes=store_config.modes,
             ).copy_from,
+            forget_commits=lambda: self.offsets.forget_commits(self.offsets.commits_here),
             epochs=self.epochs,
             cut=self._cut,
             config=self._replication_config(),

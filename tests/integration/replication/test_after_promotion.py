@@ -37,3 +37,27 @@ async def test_a_topic_that_a_promoted_slave_had_not_copied_keeps_its_messages(
 
     assert slave.topics.get("T") == master.topics.get("T") is not None
     assert [(await group.pull(number)).code for number in (1, 0)] == [ResponseCode.SUCCESS] * 2
+
+
+async def test_what_is_kept_about_a_log_is_lowered_after_it_was_cut(group: Group) -> None:
+    await group.pair()
+    await group.send(b"both")
+    await group.until_copied()
+    await group.stop(1)
+    await group.send(b"only the old master")
+    await group.commit("T", 2)
+    await group.stop(0)
+    await group.start(1)
+    await group.promote(1)
+    await group.stop(1)
+
+    # Nobody knows the new master but the name server's epoch: the log stays, until there is one.
+    await group.start(0)
+    assert group.brokers[0].offsets.queues("g", "T") == {0: 2}
+    await group.start(1)
+    await group.until_linked(master=1)
+    await group.until_copied(0, master=1)
+
+    broker = group.brokers[0]
+    assert broker.store.was_cut is None
+    assert broker.offsets.queues("g", "T").get(0, 0) <= 1

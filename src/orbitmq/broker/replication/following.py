@@ -59,6 +59,7 @@ class Following:
         log_file_bytes: int,
         register: Callable[[], Awaitable[None]],
         copy_tables: Callable[[str], Awaitable[None]],
+        forget_commits: Callable[[], None],
         epochs: EpochFile,
         cut: Callable[[PhysicalOffset, int], Awaitable[None]],
         config: ReplicationConfig,
@@ -67,8 +68,9 @@ class Following:
         """Prepare to follow.
 
         `register` asks the name servers who the master is, which arrives at `found`. `copy_tables`
-        copies the master's topics, groups and progress. `cut` cuts the log from an offset on, under
-        the epoch of the master, and starts the broker again.
+        copies the master's topics, groups and progress. `forget_commits` drops what clients committed
+        here under an older master: other messages may be at these offsets. `cut` cuts the log from
+        an offset on, under the epoch of the master, and starts the broker again.
         """
         self._store = store
         self._rpc = rpc
@@ -77,6 +79,7 @@ class Following:
         self._log_file_bytes = log_file_bytes
         self._register = register
         self._copy_tables = copy_tables
+        self._forget_commits = forget_commits
         self._epochs = epochs
         self._cut = cut
         self._config = config
@@ -240,6 +243,7 @@ class Following:
         standing = await read_standing(self._rpc, master, asked)
         if standing.epoch != epoch:
             raise CopyError(f"the master {master} has changed its epoch")
+        self._forget_commits()
         await self._epochs.adopt(standing.epochs)
 
     def _check_reply(self, master: str, reply: FollowReply) -> None:
