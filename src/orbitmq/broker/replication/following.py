@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TABLES_INTERVAL_MS: Final = 3000
-_SEARCH_INTERVAL_MS: Final = 5000
+_SEARCH_INTERVAL_MS: Final = 2000
 _FOLLOW_WAIT_MS: Final = 1000
 _RETRY_MS: Final = 500
 _LOOK_MS: Final = 100
