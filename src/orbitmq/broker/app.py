@@ -295,7 +295,8 @@ class Broker:
         is_master = not self.replication.is_slave
         early = await self._opened.enter_async_context(AsyncExitStack())
         if is_master:
-            if self.replication.waits_for_slaves:
+            # Readers of the last master may have seen the whole log of the promoted one.
+            if self.replication.waits_for_slaves and not self._is_newly_promoted:
                 await self._wait_for_slaves(early)
             await self.replication.begin()
             await self._load_services()
@@ -424,13 +425,18 @@ class Broker:
             self._apply_storage(name)
         self.offsets.lower_to_ends(partial(self.store.end_of, committed=False))
 
+    @property
+    def _is_newly_promoted(self) -> bool:
+        """Whether this master was promoted, and has stored nothing since."""
+        return self.epochs.began_at.get(self.epochs.epoch) == self.store.log_end
+
     async def _add_topics_not_copied(self) -> None:
         """List the topics of messages that a promoted slave copied without their tables.
 
         Before the first message of its epoch only: what is missing later was deleted. And before
         slaves can ask: they delete what their master does not have.
         """
-        if self.epochs.began_at.get(self.epochs.epoch) != self.store.log_end:
+        if not self._is_newly_promoted:
             return
         queues = await off_loop(self.store.appended_queues)
         try:
@@ -756,8 +762,11 @@ class Broker:
     def _rival_found(self, address: str) -> None:
         self.replication.end_reign(
             f"this master and the one at {address} both have epoch {self.epochs.epoch}; stop one "
-            "of them, and promote the other's slave or start it as a slave"
+            "of them, and promote the other's slave or start it as a slave",
+            has_rival=True,
         )
+        # Name servers show the last one that reports: the one that does not know of this one yet.
+        self.registration.abandon()
 
     async def _delete_topic(self, topic: str, end: int) -> None:
         """Delete what is left of a topic that the master deleted when its log ended there."""

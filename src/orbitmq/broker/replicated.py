@@ -129,13 +129,21 @@ class ReplicatedBroker:
         await epochs.load()
         role = epochs.role(self._configured)
         if role.is_slave:
+            if not self._configured.is_slave:
+                log.warning(
+                    "configured as a master, and replaced by a promotion: starting as a slave "
+                    "epoch=%d id=%d hint=orbitmq broker promote makes it the master again",
+                    epochs.epoch,
+                    role.broker_id,
+                )
             return role
         view = await self._look_around(epochs.epoch)
         if rival := view.rival(epochs.epoch):
             raise StateError(
                 f"the broker at {rival} is master of the same group at the same epoch, "
                 f"{epochs.epoch}",
-                hint="stop it, or start this one with brokerRole=SLAVE and a brokerId above 0",
+                hint="stop it, or start this one with brokerRole=SLAVE, a brokerId that no broker of "
+                "the group had, and an empty store",
             )
         successor = view.successor(epochs.epoch)
         if successor is None:

@@ -13,6 +13,7 @@ from orbitmq.cli.administering import NameServers, Yes, administer, confirm
 from orbitmq.cli.output import AsJson, counted, escaped, show_json, show_rows, time_text
 from orbitmq.client.aio.admin.promotion import LostRange, Member, Promoted, PromotionPlan
 from orbitmq.client.aio.admin.undone_batches import UndoneBatches
+from orbitmq.errors import CommandError
 
 _TOPICS_SHOWN: Final = 10
 _QUERIES_SHOWN: Final = 10
@@ -68,6 +69,10 @@ def promote(
             show_json(_as_object(plan, None))
         raise typer.Exit(1 if plan.obstacles else 0)
     if not plan.obstacles or force:
+        if as_json and not yes:
+            raise CommandError(
+                "--json asks no questions", hint="give --yes, after a look with --dry-run"
+            )
         confirm(f"make {plan.slave.address} the master of {plan.broker_name}?", yes=yes)
     done = administer(namesrv, lambda admin: admin.promotion.promote(plan, force=force))
     if as_json:
@@ -79,7 +84,9 @@ def promote(
     )
     for name_server in done.unaware:
         typer.secho(
-            f"warning: the name server {name_server} does not name it yet", fg=typer.colors.YELLOW
+            f"warning: the name server {name_server} does not name it yet; it learns of it within "
+            "30 s once it answers",
+            fg=typer.colors.YELLOW,
         )
 
 
@@ -137,10 +144,10 @@ def _durability(plan: PromotionPlan) -> str:
             "what the last master had is not known: this slave has not heard from it since it "
             "started. All that it acknowledged without this slave is lost"
         )
-    if plan.slaves_awaited and plan.obstacles:
+    if plan.slaves_awaited and (plan.obstacles or plan.lost):
         return (
-            f"messages beyond {plan.slave.log_end} that were acknowledged as SEND_OK may be lost, "
-            "too: see the obstacles"
+            f"lost: whatever was stored beyond {plan.slave.log_end}; because of the obstacles below "
+            "that may include messages acknowledged as SEND_OK"
         )
     if plan.slaves_awaited:
         return (

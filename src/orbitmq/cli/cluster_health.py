@@ -228,9 +228,11 @@ class Judge:
         served = any(slave.state in {"up", "unknown"} for slave in slaves)
         rest = "; slaves serve its readers" if served else "; nobody serves its queues"
         if master is None:
-            yield Problem(Health.DOWN, f"there is no master{rest}")
+            yield Problem(Health.DOWN, f"there is no master{rest}{_advice(slaves)}")
         elif master.state == "unreachable":
-            yield Problem(Health.DOWN, f"the master {address} cannot be reached{rest}")
+            yield Problem(
+                Health.DOWN, f"the master {address} cannot be reached{rest}{_advice(slaves)}"
+            )
         elif master.replication is not None:
             if not master.replication.is_master:
                 yield Problem(Health.DOWN, f"{address} is registered as master, but is a slave")
@@ -261,6 +263,13 @@ class Judge:
             yield Problem(Health.DEGRADED, f"{name} is not connected to its master: {why}")
         elif slave.lag_bytes is not None and slave.lag_bytes > self.lag_bytes_max:
             yield Problem(Health.DEGRADED, f"{name} lags by {slave.lag_bytes} bytes")
+
+
+def _advice(slaves: Sequence[BrokerState]) -> str:
+    """What to do about a lost master."""
+    if not any(slave.state == "up" for slave in slaves):
+        return ""
+    return ": start it, or make a slave the master with orbitmq broker promote"
 
 
 def _are(number: int) -> str:

@@ -234,17 +234,18 @@ class _Site:
     async def _until_in_sync(self) -> None:
         """Wait until slaves are near the end of the log, so that the first sends are copied."""
         slaves = Counter(flags["brokerName"] for flags in self.plan if broker_id_of(flags))
-        waiting = {
-            flags["brokerName"]: format_address((near_host(self.host), int(flags["listenPort"])))
-            for flags in self.plan
-            if broker_id_of(flags) == MASTER_ID
-        }
+        # After a promotion, another one of the group is the master.
+        waiting: dict[str, list[str]] = {}
+        for flags in self.plan:
+            address = format_address((near_host(self.host), int(flags["listenPort"])))
+            waiting.setdefault(flags["brokerName"], []).append(address)
         clock = SystemClock()
         with suppress(TimeoutError):
             async with RpcClient() as rpc, time_limit(clock, _SYNC_TIMEOUT_MS):
                 while waiting:
-                    for name, address in list(waiting.items()):
-                        if await _slaves_in_sync(rpc, address) >= slaves[name]:
+                    for name, addresses in list(waiting.items()):
+                        in_sync = [await _slaves_in_sync(rpc, address) for address in addresses]
+                        if max(in_sync) >= slaves[name]:
                             del waiting[name]
                     await clock.sleep_ms(_POLL_INTERVAL_MS)
         for name in waiting:

@@ -196,9 +196,81 @@ async def test_a_restarted_slave_does_not_know_what_its_master_had(group: Group)
     await group.start(1)
 
     result = await promote(group, "--dry-run", of=group.address(1))
+    given = await promote(group, "--dry-run", "--role", "SYNC_MASTER")
+
+    # It would otherwise be an async master where the last one waited for its slaves.
+    assert result.exit_code == 1
+    assert "nobody who answers knows the role of the last master" in result.stdout
+    assert given.exit_code == 0, given.output
+    assert "what the last master had is not known" in given.stdout
+
+
+async def test_one_of_two_name_servers_is_enough(group: Group) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+    await group.kill(0)
+
+    result = await promote(group, "--yes", "--namesrv", f"127.0.0.1:1;{group.namesrv}")
 
     assert result.exit_code == 0, result.output
-    assert "what the last master had is not known" in result.stdout
+    assert "the name server 127.0.0.1:1 does not name it yet" in result.stdout
+    assert (await group.standing(1)).is_master
+
+
+async def test_a_slave_can_be_promoted_by_its_address_without_any_name_server(group: Group) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+    await group.kill(0)
+
+    result = await promote(group, "--yes", "--namesrv", "127.0.0.1:1", of=group.address(1))
+
+    assert result.exit_code == 0, result.output
+    assert (await group.standing(1)).is_master
+
+
+async def test_a_slave_that_missed_an_epoch_lacks_what_was_stored_since(group: Group) -> None:
+    await group.pair(slaves=2, options=SYNC)
+    await group.send()
+    await group.until_copied(1)
+    await group.until_copied(2)
+    await group.stop(2)
+    await group.kill(0)
+    await group.promote(1, role="SYNC_MASTER")
+    await group.kill(1)
+    await group.start(2)
+
+    plan = await planned(group, "--role", "SYNC_MASTER")
+
+    assert (plan["epoch"], plan["is_known"]) == (2, False)
+    assert any("there was a master of epoch 1" in one for one in plan["obstacles"])
+
+
+async def test_a_slave_that_nobody_remembers_may_have_more(group: Group) -> None:
+    await group.pair(slaves=2, options=SYNC)
+    await group.create_topic()
+    await group.send()
+    await group.until_copied(1)
+    await group.until_copied(2)
+    await group.stop(2)
+    await group.kill(0)
+
+    plan = await planned(group)
+
+    assert any("the master had 2 slaves, and 1 of them" in one for one in plan["obstacles"])
+
+
+async def test_a_group_that_has_its_master_says_so(group: Group) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+    await group.kill(0)
+    await promote(group, "--yes")
+
+    again = await promote(group, "--yes")
+
+    assert f"its master is {group.address(1)}, at epoch 1" in str(again.exception)
 
 
 async def test_a_log_that_differs_from_the_masters_is_named_with_its_range(

@@ -22,6 +22,9 @@ NOT_RUN = {
     / "store.md": "reads a store folder: tests/unit/store/readonly/test_readonly_store.py does",
     ROOT
     / "docs"
+    / "replication.md": "wants a slave: tests/integration/cli/test_broker_promote.py has some",
+    ROOT
+    / "docs"
     / "clients"
     / "filter-servers.md": "wants a filter server: test_filter_server_page.py has one",
 }

@@ -198,9 +198,16 @@ class Group:
 
     async def promote(self, broker_id: int, *, epoch: int = 1, **fields: Any) -> PromoteReply:
         """Promote a slave, and wait until it is the master."""
+        reply = await self.ask_to_promote(broker_id, epoch=epoch, **fields)
+        await self.until_role(broker_id, fields.get("role") or "ASYNC_MASTER")
+        return reply
+
+    async def ask_to_promote(
+        self, broker_id: int, *, epoch: int = 1, **fields: Any
+    ) -> PromoteReply:
+        """Ask a slave to become the master, which it has yet to start as."""
         asked = PromoteBroker(broker_name=self.name, epoch=Long(epoch), **fields)
         reply = await self.rpc.call(self.address(broker_id), asked, timeout_ms=30_000)
-        await self.until_role(broker_id, fields.get("role") or "ASYNC_MASTER")
         return PromoteReply.decode(reply.fields)
 
     async def standing(self, broker_id: int) -> Standing:
@@ -223,6 +230,10 @@ class Group:
         """Wait until the name server has noticed that a broker is gone."""
         routes = self._name_server.routes
         await until(lambda: broker_id not in routes.addresses_of(self.name))
+
+    def master_in_routes(self) -> str | None:
+        """The master that the name server shows."""
+        return self._name_server.routes.addresses_of(self.name).get(0)
 
     async def connect_slave(self) -> HandSlave:
         """Connect to the master's log as a slave that does what the test says."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from orbitmq.errors import RemoteError
-from orbitmq.protocol.codes import ResponseCode
+from orbitmq.model.queues import PhysicalOffset
+from orbitmq.protocol.codes import RequestCode, ResponseCode
+from orbitmq.protocol.command import Command
+from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.replication import ReadStanding, Standing
+from orbitmq.transport.config import ServerConfig
+from orbitmq.transport.connection import Connection
+from orbitmq.transport.request_loop import Handler
+from orbitmq.transport.rpc_server import RpcServer
 from tests.integration.replication.group import Group
 from tests.waiting import until
 
@@ -198,3 +208,146 @@ async def test_an_empty_slave_is_not_promoted(group: Group) -> None:
 
     with pytest.raises(RemoteError, match="copied nothing"):
         await group.promote(1, force=True)
+
+
+async def test_a_replaced_master_stays_a_slave_whatever_role_it_is_configured_with(
+    group: Group,
+) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+    await group.kill(0)
+    await group.promote(1)
+    await group.start(0)
+    await group.until_copied(0, master=1)
+    await group.stop(1)
+    await group.stop(0)
+
+    await group.start(0, brokerRole="SYNC_MASTER")
+
+    standing = await group.standing(0)
+    assert (standing.role, standing.broker_id, standing.epoch) == ("SLAVE", 1, 1)
+    await group.promote(0, epoch=2)
+    assert (await group.standing(0)).is_master
+
+
+async def test_of_two_masters_of_one_epoch_one_stops_to_acknowledge_and_report(
+    group: Group,
+) -> None:
+    await group.pair(slaves=2)
+    await group.send()
+    await group.until_copied(1)
+    await group.until_copied(2)
+    await group.kill(0)
+
+    # Neither knows of the other's promotion.
+    await asyncio.gather(*(group.ask_to_promote(number, epoch=1) for number in (1, 2)))
+    for number in (1, 2):
+        await group.until_role(number, "ASYNC_MASTER")
+        await group.brokers[number].registration.register_all()
+
+    replies = {number: await group.send(broker_id=number) for number in (1, 2)}
+    (serving,) = [number for number in (1, 2) if replies[number].code == ResponseCode.SUCCESS]
+    stopped = 3 - serving
+    assert "both have epoch 1" in (replies[stopped].remark or "")
+    for number in (1, 2):
+        await group.brokers[number].registration.register_all()
+    assert group.master_in_routes() == group.address(serving)
+    # It is a master that operators have to deal with all the same.
+    assert (await group.standing(stopped)).is_master
+
+
+async def test_a_stranger_does_not_unseat_a_master(group: Group) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+    forged = Standing(
+        broker_name="group-a",
+        broker_id=0,
+        address="",
+        role="ASYNC_MASTER",
+        is_master=True,
+        epoch=1 << 40,
+        log_start=0,
+        log_end=0,
+        flushed=0,
+        visible=0,
+    )
+    asked = asyncio.Event()
+
+    def answer(_: Connection, command: Command) -> Command:
+        asked.set()
+        return command.reply(body=msgspec.json.encode(forged))
+
+    handlers: dict[int, Handler] = {RequestCode.READ_STANDING: answer}
+    config = ServerConfig(bind_address="127.0.0.1", listen_port=0)
+    stranger = RpcServer(handlers, config=config)
+    await stranger.start()
+    claim = ReadStanding(
+        broker_name="group-a",
+        epoch=Long(forged.epoch),
+        broker_address=f"127.0.0.1:{stranger.port}",
+    )
+    await group.rpc.call(group.address(0), claim)
+    await group.brokers[0].registration.register_all()
+    await stranger.stop()
+
+    assert (await group.send()).code == ResponseCode.SUCCESS
+    assert not asked.is_set()
+
+
+async def test_an_epoch_does_not_jump_to_the_end_of_all_numbers(group: Group) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+
+    with pytest.raises(RemoteError, match="each promotion takes the next one"):
+        await group.promote(1, epoch=2**63 - 1, force=True)
+
+
+async def test_a_slave_that_was_the_master_is_not_in_the_way(group: Group) -> None:
+    await group.pair(slaves=2)
+    await group.send()
+    await group.until_copied(1)
+    await group.until_copied(2)
+    await group.stop(0)
+    await group.start(0, brokerRole="SLAVE", brokerId="7")
+
+    await group.promote(1)
+
+    assert (await group.standing(1)).is_master
+
+
+async def test_a_returning_master_takes_no_id_of_a_broker_that_is_down(group: Group) -> None:
+    await group.pair(slaves=2)
+    await group.send()
+    await group.until_copied(1)
+    await group.until_copied(2)
+    await group.kill(0)
+    await group.until_missed(0)
+    await group.promote(2)
+    await group.until_copied(1, master=2)
+    await group.kill(1)
+    await group.kill(2)
+    await group.until_missed(1)
+
+    await group.start(0)
+
+    assert (await group.standing(0)).broker_id == 2
+
+
+async def test_a_promoted_sync_master_shows_what_readers_of_the_last_one_saw(
+    group: Group,
+) -> None:
+    await group.pair(options={"brokerRole": "SYNC_MASTER"})
+    for _ in range(3):
+        await group.send()
+    await group.until_copied()
+    hidden = group.brokers[1].store
+    await group.kill(0)
+    hidden.limit_visible(PhysicalOffset(0))
+    end = hidden.log_end
+
+    await group.promote(1, role="SYNC_MASTER")
+
+    assert group.brokers[1].store.visible == end

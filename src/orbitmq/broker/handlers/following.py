@@ -80,6 +80,7 @@ class FollowRequests:
                 epoch=Long(self.epoch()),
                 role=self.role,
                 slaves_awaited=self.slaves_awaited(),
+                slaves=len(self.copies),
             )
         )
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 # Queues after which a page of ends is over; one topic may have more than that.
 ENDS_PER_PAGE: Final = 10_000
+# Epochs have 64 bits; none may use them up at once.
+EPOCHS_AHEAD_MAX: Final = 1_000_000
 _MASTER_ROLES = (BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER)
 
 
@@ -88,7 +90,7 @@ class PromotionRequests:
             broker_id=identity.broker_id,
             address=identity.broker_address,
             role=self.replication.role,
-            is_master=not self.replication.is_slave and self.replication.replaced is None,
+            is_master=self.replication.is_master,
             epoch=self.epochs.epoch,
             epochs=self.epochs.history,
             log_start=store.log_start,
@@ -167,6 +169,12 @@ class PromotionRequests:
             raise _refused(
                 f"epoch {asked.epoch} is not larger than epoch {self.epochs.epoch} of this slave",
                 "take a larger one",
+            )
+        if asked.epoch > self.epochs.epoch + EPOCHS_AHEAD_MAX:
+            raise _refused(
+                f"epoch {asked.epoch} is over {EPOCHS_AHEAD_MAX} above epoch {self.epochs.epoch} of "
+                "this slave",
+                "each promotion takes the next one: orbitmq broker promote finds it",
             )
         if self.store.copy.is_empty:
             raise _refused(

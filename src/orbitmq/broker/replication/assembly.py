@@ -49,6 +49,8 @@ class Replication:
         self.is_slave = role is BrokerRole.SLAVE
         # Set at a master that does not count any more, with the reason.
         self.replaced: str | None = None
+        # Whether it does not count because there are two of its epoch.
+        self._has_rival = False
         # What sends and readers of a sync master wait for; None if they do not.
         self.gate: SyncGate | None = None
         if role is BrokerRole.SYNC_MASTER:
@@ -90,10 +92,16 @@ class Replication:
             self.gate.start()
             await off_loop(self.gate.update)
 
-    def end_reign(self, reason: str) -> None:
-        """Acknowledge nothing from now on, since another master counts."""
+    @property
+    def is_master(self) -> bool:
+        """Whether this broker is a master that no other has replaced."""
+        return not self.is_slave and (self.replaced is None or self._has_rival)
+
+    def end_reign(self, reason: str, *, has_rival: bool = False) -> None:
+        """Acknowledge nothing from now on: another master counts, or a rival has the same epoch."""
         if self.replaced is None:
             self.replaced = reason
+            self._has_rival = has_rival
             self._store.fence(reason)
 
     async def stop(self) -> None:

@@ -2,7 +2,8 @@
 
 A store without the file is at epoch 0. Each promotion of a slave begins a larger epoch at the end
 of its log, so that two logs that differ show which part was written under which master. The role
-that a promotion gives or takes lasts until brokerId or brokerRole is configured anew.
+that a promotion gives or takes lasts until brokerId or brokerRole is configured anew; but a slave
+becomes a master by a promotion only.
 
 File layout of `<root>/orbitmq/epoch`, two lines: a JSON document, and its CRC-32 in eight
 hexadecimal digits.
@@ -114,12 +115,13 @@ class EpochFile:
     def role(self, configured: Role) -> Role:
         """The role that this store has, given the configured one."""
         changed = self._document.role
-        return configured if changed is None or changed.configured != configured else changed.role
-
-    def since_ms(self, configured: Role) -> int:
-        """Since when the store has a role other than the configured one; 0 if it has not."""
-        changed = self._document.role
-        return 0 if changed is None or changed.configured != configured else changed.since_ms
+        if changed is None:
+            return configured
+        # Invariant: a new master has an epoch of its own, which only a promotion begins.
+        is_kept = changed.configured == configured or (
+            changed.role.is_slave and not configured.is_slave
+        )
+        return changed.role if is_kept else configured
 
     async def begin(
         self,

@@ -126,12 +126,16 @@ class Following:
         return self._seen
 
     async def master_answers(self) -> bool:
-        """Whether the master still answers requests."""
+        """Whether the master still answers requests, as a master."""
         try:
-            await self._log_comparison.range_of(self.master)
+            try:
+                asked = ReadStanding(broker_name=self._identity().broker_name)
+                return (await read_standing(self._rpc, self.master, asked)).is_master
+            except NeedsOrbitError:
+                await self._log_comparison.range_of(self.master)
+                return True
         except OrbitError:
             return False
-        return True
 
     @property
     def is_linked(self) -> bool:
@@ -313,6 +317,8 @@ class Following:
         self.master_is_official = False
         answer = FollowReply.decode(reply.fields)
         if answer.is_master:
+            before = self._seen
+            most = before.slaves if before is not None and before.address == master else 0
             self._seen = MasterSeen(
                 address=master,
                 role=answer.role,
@@ -320,5 +326,6 @@ class Following:
                 visible=answer.visible,
                 heard_ms=self._clock.now_ms(),
                 slaves_awaited=answer.slaves_awaited,
+                slaves=max(answer.slaves, most),
             )
         return answer

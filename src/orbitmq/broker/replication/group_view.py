@@ -43,6 +43,8 @@ class GroupView:
 
     # By address.
     ids: dict[str, int] = field(default_factory=dict)
+    # Of brokers that are down, as far as name servers remember.
+    ids_missing: set[int] = field(default_factory=set)
     standings: list[Standing] = field(default_factory=list)
     # The largest epoch that a name server remembers.
     remembered: int = 0
@@ -71,7 +73,7 @@ class GroupView:
         return rivals[0] if rivals and epoch else ""
 
     def _free_id(self) -> int:
-        taken = {MASTER_ID, *self.ids.values()}
+        taken = {MASTER_ID, *self.ids.values(), *self.ids_missing}
         return next(number for number in range(_BROKERS_MAX + 1) if number not in taken)
 
 
@@ -94,6 +96,9 @@ async def look_around(
         group = seen.brokers.get(identity.broker_name)
         if group is not None and group.cluster == identity.cluster_name:
             view.ids |= {address: number for number, address in group.addresses.items()}
+        for missing in seen.missing_brokers or ():
+            if (missing.cluster, missing.name) == (identity.cluster_name, identity.broker_name):
+                view.ids_missing |= missing.addresses.keys()
         known = (seen.epochs or {}).get(identity.cluster_name, {})
         view.remembered = max(view.remembered, known.get(identity.broker_name, 0))
     view.ids.pop(identity.broker_address, None)
@@ -130,7 +135,9 @@ async def _standing(rpc: RpcClient, address: str, asked: ReadStanding) -> Standi
 async def _cluster(rpc: RpcClient, name_server: str) -> ClusterView | None:
     try:
         reply = await rpc.call(
-            name_server, GetClusterView(with_epochs=True), timeout_ms=_TIMEOUT_MS
+            name_server,
+            GetClusterView(with_epochs=True, with_missing_brokers=True),
+            timeout_ms=_TIMEOUT_MS,
         )
         return java_json.decode(reply.body, ClusterView)
     except OrbitError:

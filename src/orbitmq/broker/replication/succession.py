@@ -2,7 +2,7 @@
 
 A promoted slave has a larger epoch than the master it replaces. This master learns of it from name
 servers, before each of its reports, or from a broker of its group, which it asks back. From then on
-it acknowledges nothing.
+it acknowledges nothing. Only brokers that name servers name are asked: anybody may claim an epoch.
 
 Threads: the event loop's.
 """
@@ -46,13 +46,18 @@ class Succession:
     # Another master of the same epoch: neither counts until an operator decides.
     on_rival: Callable[[str], None]
     replaced_by: Successor | None = field(default=None, init=False)
+    # Brokers of the group, as name servers named them last.
+    _known: frozenset[str] = field(default=frozenset(), init=False)
     _asking_back: OwnedTasks = field(default_factory=OwnedTasks, init=False)
 
     async def check(self) -> None:
         """Ask name servers and brokers of the group for a larger epoch."""
         if self.replaced_by is None:
             epoch = self.epochs.epoch
-            self._judge(await look_around(self.rpc, self.name_servers(), self.identity(), epoch))
+            view = await look_around(self.rpc, self.name_servers(), self.identity(), epoch)
+            if view.ids:
+                self._known = frozenset(view.ids)
+            self._judge(view)
 
     def heard(self, address: str, epoch: int) -> None:
         """Note that a broker claims a larger epoch of this group; it is asked whether so."""
@@ -64,6 +69,9 @@ class Succession:
         await self._asking_back.cancel()
 
     async def _ask_back(self, address: str) -> None:
+        if address not in self._known:
+            await self.check()
+            return
         name = self.identity().broker_name
         asked = ReadStanding(broker_name=name, epoch=Long(self.epochs.epoch))
         try:

@@ -42,6 +42,8 @@ class FollowReply(Header):
     role: str = ""
     # How many slaves must have a message before the master acknowledges it.
     slaves_awaited: int = wire("slavesAwaited", 0)
+    # How many slaves are connected to it.
+    slaves: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class MasterSeen(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     visible: int
     heard_ms: int
     slaves_awaited: int = 0
+    # The most that were connected to it at a time, as far as was heard.
+    slaves: int = 0
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

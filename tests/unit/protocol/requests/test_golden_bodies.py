@@ -514,6 +514,7 @@ OWN: list[Row] = [
                 visible=11,
                 heard_ms=12,
                 slaves_awaited=13,
+                slaves=14,
             ),
             is_linked=True,
             failure="f",
@@ -521,8 +522,8 @@ OWN: list[Row] = [
         b'{"brokerName":"b","brokerId":1,"address":"127.0.0.1:5","role":"SLAVE","isMaster":false,'
         b'"epoch":2,"epochs":[{"epoch":2,"offset":3,"formerId":4}],"logStart":5,"logEnd":6,'
         b'"flushed":7,"visible":8,"master":{"address":"127.0.0.1:9","role":"SYNC_MASTER",'
-        b'"logEnd":10,"visible":11,"heardMs":12,"slavesAwaited":13},"isLinked":true,"failure":"f",'
-        b'"differsFrom":null}',
+        b'"logEnd":10,"visible":11,"heardMs":12,"slavesAwaited":13,"slaves":14},"isLinked":true,'
+        b'"failure":"f","differsFrom":null}',
         "",
     ),
     (

@@ -537,9 +537,10 @@ STAGED_WRITES = [
             epoch=Long(5),
             role="SYNC_MASTER",
             slaves_awaited=6,
+            slaves=7,
         ),
         "visible=1 logStart=2 logEnd=3 logFileBytes=4 isMaster=true epoch=5 role=SYNC_MASTER "
-        "slavesAwaited=6",
+        "slavesAwaited=6 slaves=7",
     ),
     row(
         21_302,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,6 +23,7 @@ from orbitmq.errors import (
     PromotionError,
     ProtocolError,
     RemoteError,
+    SettingsError,
     TransportError,
 )
 from orbitmq.model.routes import MASTER_ID, ClusterView
@@ -138,12 +139,13 @@ class PromotionPlan:
     @property
     def is_known(self) -> bool:
         """Whether anything is known of what the old master had."""
-        return self.slave.master is not None or any(one.is_master for one in self.others)
+        seen = self.slave.master if self.slave.epoch == self.epoch - 1 else None
+        return seen is not None or any(one.is_master for one in self.others)
 
     @property
     def slaves_awaited(self) -> int:
         """How many slaves had what the old master acknowledged as safe; 0 if it did not wait."""
-        seen = self.slave.master
+        seen = self.slave.master if self.slave.epoch == self.epoch - 1 else None
         return seen.slaves_awaited if seen is not None else 0
 
 
@@ -157,6 +159,18 @@ class Promoted:
     log_end: int
     # Name servers that do not name it as master yet.
     unaware: tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """The brokers of one name."""
+
+    name: str
+    members: list[Member] = field(default_factory=list)
+    # The largest epoch that a name server remembers.
+    remembered: int = 0
+    # The names of all groups.
+    known: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -175,10 +189,14 @@ class Promotion:
             slave: the address of the slave, or its broker id; the one with the longest log if None.
             role: ASYNC_MASTER or SYNC_MASTER; that of the last master if empty.
         """
-        if ":" in broker:
+        # An address will do while no name server answers.
+        group = await self._group(broker, is_needed=":" not in broker)
+        if ":" in broker and not group.members:
             slave = slave or broker
-            broker = await self._name_at(broker)
-        members, remembered = await self._members(broker)
+            group = await self._group_at(broker)
+        broker, members = group.name, group.members
+        if not members:
+            raise ClusterMissingError("broker", broker, there=group.known)
         chosen = _choose(broker, members, slave)
         standing = chosen.standing
         assert standing is not None
@@ -187,18 +205,24 @@ class Promotion:
         kept = await self._ends(standing.address)
         lost = tuple(_lost_ranges(standing, others))
         batches = await self._queries.at(standing.address)
-        seen = standing.master
+        newest = max([group.remembered, *epochs])
+        role = role or _last_role([standing, *(one.standing for one in others)], newest)
         return PromotionPlan(
             broker_name=broker,
             slave=standing,
             others=others,
-            epoch=max([remembered, *epochs]) + 1,
-            role=role or (seen.role if seen is not None else "") or "ASYNC_MASTER",
+            epoch=newest + 1,
+            role=role or "ASYNC_MASTER",
             lost=lost,
             lost_messages=tuple(await self._lost_messages(kept, lost)),
             kept=kept,
             undone=tuple(await self._undone(broker, batches, lost)),
-            obstacles=(*_obstacles(standing, others), *_unreadable(batches)),
+            obstacles=(
+                *_obstacles(standing, others),
+                *_outdated(standing, newest),
+                *_without_role(role),
+                *_unreadable(batches),
+            ),
         )
 
     async def promote(self, plan: PromotionPlan, *, force: bool = False) -> Promoted:
@@ -211,7 +235,7 @@ class Promotion:
         if plan.obstacles and not force:
             raise PromotionError(
                 f"{plan.slave.address} is not promoted: {'; '.join(plan.obstacles)}",
-                hint="--force does it all the same",
+                hint="look at each; --force, or force=True, promotes it all the same",
             )
         asked = PromoteBroker(
             broker_name=plan.broker_name, epoch=Long(plan.epoch), role=plan.role, force=force
@@ -228,49 +252,55 @@ class Promotion:
 
     # --- the group ------------------------------------------------------------------------------
 
-    async def _name_at(self, address: str) -> str:
+    async def _group_at(self, address: str) -> _Group:
         found = await self._member(MASTER_ID, address)
         if found.standing is None:
             raise PromotionError(f"{address} cannot be promoted: {found.problem}")
-        return found.standing.broker_name
+        known = {address: found.standing.broker_id}
+        return await self._group(found.standing.broker_name, known, is_needed=False)
 
-    async def _members(self, broker: str) -> tuple[list[Member], int]:
-        """All brokers of a group, and the largest epoch that a name server remembers of it."""
-        addresses: dict[str, int] = {}
-        remembered = 0
-        known: set[str] = set()
-        for view in await self._views():
-            known |= view.brokers.keys()
-            if (group := view.brokers.get(broker)) is not None:
-                addresses |= {address: number for number, address in group.addresses.items()}
+    async def _group(
+        self, name: str, known: Mapping[str, int] | None = None, *, is_needed: bool
+    ) -> _Group:
+        """All brokers of a group that anybody knows, and those known already, by address.
+
+        Raises if no name server answers, and one is needed.
+        """
+        addresses = dict(known or {})
+        missing: dict[str, int] = {}
+        found = _Group(name=name)
+        for view in await self._views(is_needed=is_needed):
+            found.known |= view.brokers.keys()
+            if (group := view.brokers.get(name)) is not None:
+                addresses |= {one: number for number, one in group.addresses.items()}
+            for gone in view.missing_brokers or ():
+                if gone.name == name:
+                    missing |= {one: number for number, one in gone.addresses.items()}
             for epochs in (view.epochs or {}).values():
-                remembered = max(remembered, epochs.get(broker, 0))
-        for missing in await self._brokers.missing():
-            if missing.name == broker:
-                for number, address in missing.addresses.items():
-                    addresses.setdefault(address, number)
-        if not addresses:
-            raise ClusterMissingError("broker", broker, there=known)
-        members = await self._all(addresses)
+                found.remembered = max(found.remembered, epochs.get(name, 0))
+        found.members = await self._all(missing | addresses)
         # Compat: name servers of RocketMQ forget brokers that died.
         seen = {
             one.standing.master.address: MASTER_ID
-            for one in members
+            for one in found.members
             if one.standing is not None and one.standing.master is not None
         }
-        members += await self._all({a: n for a, n in seen.items() if a not in addresses})
-        return [one for one in members if one.standing is None or _is_of(one, broker)], remembered
+        asked = {one.address for one in found.members}
+        found.members += await self._all({a: n for a, n in seen.items() if a not in asked})
+        found.members = [one for one in found.members if one.standing is None or _is_of(one, name)]
+        return found
 
-    async def _views(self) -> list[ClusterView]:
-        """The cluster as each name server knows it; raises if none answers."""
+    async def _views(self, *, is_needed: bool) -> list[ClusterView]:
+        """The cluster as each name server knows it; raises if none answers, but one must."""
+        asked = GetClusterView(with_epochs=True, with_missing_brokers=True)
         views, failure = [], None
         for address in self._reach.name_servers.addresses:
             try:
-                reply = await self._reach.ask(address, GetClusterView(with_epochs=True))
+                reply = await self._reach.ask(address, asked, timeout_ms=_ASK_TIMEOUT_MS)
                 views.append(java_json.decode(reply.body, ClusterView))
             except OrbitError as error:
                 failure = error
-        if not views and failure is not None:
+        if not views and failure is not None and is_needed:
             raise failure
         return views
 
@@ -290,7 +320,7 @@ class Promotion:
             problem = "it is no broker of OrbitMQ, or an older one"
             is_up = await self._answers(address)
             return Member(broker_id=number, address=address, problem=problem, is_up=is_up)
-        except (TransportError, RemoteError) as error:
+        except (TransportError, RemoteError, SettingsError) as error:
             return Member(broker_id=number, address=address, problem=str(error.args[0]))
 
     async def _answers(self, address: str) -> bool:
@@ -342,8 +372,10 @@ class Promotion:
     async def _undone(
         self, broker: str, here: QueryPage, lost: Iterable[LostRange]
     ) -> list[UndoneBatches]:
-        masters = await self._reach.masters()
-        elsewhere = {name: at for name, at in masters.items() if name != broker}
+        elsewhere: dict[str, str] = {}
+        with suppress(TransportError):
+            masters = await self._reach.masters()
+            elsewhere = {name: at for name, at in masters.items() if name != broker}
         beyond = {one.holder: one.holder for one in lost if one.is_up}
         return undone_batches(
             broker, here.queries, await self._batches(elsewhere), await self._batches(beyond)
@@ -404,6 +436,7 @@ def _is_of(member: Member, broker: str) -> bool:
 
 def _choose(broker: str, members: Iterable[Member], wanted: str | None) -> Member:
     """The slave to promote: the one that is wanted, or the one with the longest log."""
+    members = list(members)
     slaves = [one for one in members if one.is_slave]
     if wanted is not None:
         for one in members:
@@ -414,12 +447,24 @@ def _choose(broker: str, members: Iterable[Member], wanted: str | None) -> Membe
                 raise PromotionError(f"{one} cannot be promoted: {why}", hint=_slaves(slaves))
         raise ClusterMissingError("slave", wanted, there=(one.address for one in slaves))
     if not slaves:
+        for one in members:
+            if one.standing is not None and one.standing.is_master:
+                raise PromotionError(
+                    f"{broker} has no slave that answers; its master is {one.address}, at epoch "
+                    f"{one.standing.epoch}"
+                )
         reasons = "; ".join(f"{one}: {one.problem}" for one in members if one.problem)
         raise PromotionError(
             f"{broker} has no slave that answers{f': {reasons}' if reasons else ''}",
             hint="start a slave that has the log of its master: see docs/replication.md",
         )
-    return max(slaves, key=_length)
+    best = max(slaves, key=_length)
+    if not _length(best)[1]:
+        raise PromotionError(
+            f"{best} has copied nothing yet, and all messages would be lost",
+            hint="promote a slave that has the log; to begin anew, start an empty master",
+        )
+    return best
 
 
 def _slaves(slaves: Iterable[Member]) -> str:
@@ -462,8 +507,8 @@ def _obstacles(slave: Standing, others: Iterable[Member]) -> list[str]:
     for one in others:
         if one.is_master:
             found.append(
-                f"the master {one.address} answers: stop it first, and it waits for its slaves; "
-                "forced, everything is lost that it takes until it notices"
+                f"the master {one.address} answers: stop it first, so that its slaves get the rest "
+                "of its log. If you force the promotion, messages that it takes afterwards are lost"
             )
         elif one.standing is not None and _is_ahead(one.standing, slave):
             found.append(
@@ -471,7 +516,13 @@ def _obstacles(slave: Standing, others: Iterable[Member]) -> list[str]:
                 f"{one.standing.log_end}, this slave epoch {slave.epoch} and up to {slave.log_end}"
             )
     slaves = 1 + sum(one.broker_id != MASTER_ID for one in others)
-    awaited = slave.master.slaves_awaited if slave.master is not None else 0
+    seen = slave.master
+    awaited = seen.slaves_awaited if seen is not None else 0
+    if seen is not None and 0 < awaited < seen.slaves and slaves < seen.slaves:
+        found.append(
+            f"the master had {seen.slaves} slaves, and {slaves} of them are known: another one may "
+            "have acknowledged messages that this slave has not"
+        )
     if 0 < awaited < slaves:
         # A message that was acknowledged as safe may be at one slave and not at another.
         found += [
@@ -485,6 +536,32 @@ def _obstacles(slave: Standing, others: Iterable[Member]) -> list[str]:
             "would have followed"
         )
     return found
+
+
+def _outdated(slave: Standing, newest: int) -> list[str]:
+    if slave.epoch >= newest:
+        return []
+    return [
+        f"there was a master of epoch {newest}, and this slave followed one of epoch {slave.epoch}: "
+        "it lacks all that was stored since"
+    ]
+
+
+def _last_role(standings: Iterable[Standing | None], newest: int) -> str:
+    """The role of the last master; empty if nobody who answers knows it."""
+    for one in standings:
+        if one is not None and one.epoch == newest:
+            if one.is_master:
+                return one.role
+            if one.master is not None:
+                return one.master.role
+    return ""
+
+
+def _without_role(role: str) -> list[str]:
+    if role:
+        return []
+    return ["nobody who answers knows the role of the last master: say with --role which it gets"]
 
 
 def _unreadable(batches: QueryPage) -> list[str]:
