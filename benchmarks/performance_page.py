@@ -20,6 +20,8 @@ from benchmarks import (
     client_rounds,
     delayed_messages,
     pending_timers,
+    promotion,
+    replication,
     spark_kafka,
     timer_burst,
     transactions,
@@ -35,9 +37,11 @@ _COLUMNS: Final = {
     "delayed_messages": delayed_messages.COLUMNS,
     "timer_burst": timer_burst.COLUMNS,
     "transactions": transactions.COLUMNS,
+    "replication": replication.COLUMNS,
 }
 _CLIENTS: Final = frozenset({"client_send", "client_consume", "request_reply"})
 _PENDING: Final = "pending_timers"
+_PROMOTION: Final = "promotion"
 _SPARK: Final = "spark_kafka"
 
 
@@ -79,6 +83,8 @@ def table_of(name: str) -> str:
         shown = client_rounds.table(rows)
     elif name == _PENDING:
         shown = pending_timers.table(rows)
+    elif name == _PROMOTION:
+        shown = promotion.table(rows)
     else:
         shown = broker_start.table(rows)
     return f"{where}.\n\n{shown}\n"

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import brokers
+from benchmarks import broker_send, brokers
 from benchmarks.broker_rounds import (
     SMOKE,
     Column,
@@ -28,7 +28,7 @@ from benchmarks.broker_rounds import (
     summary,
     table,
 )
-from benchmarks.broker_send import COLUMNS, SendCost
+from benchmarks.broker_send import SendCost
 from benchmarks.brokers import ASYNC, FILE_SIZES, JVM_FLAGS, OURS, BrokerUnderLoad
 from benchmarks.official_servers import with_flags
 from benchmarks.plans import keep_slices, plan_of
@@ -41,6 +41,10 @@ ALONE: Final = "alone"
 ASYNC_PAIR: Final = "async pair"
 SYNC_PAIR: Final = "sync pair"
 WORKLOADS: Final = ("64 sync producers, 128 B", "pipelined 8x64, 1 KiB")
+COLUMNS: Final = (
+    *broker_send.COLUMNS,
+    Column(figure="slave_late_ms", title="slave late ms"),
+)
 # A machine that stands still for seconds must not turn into replies that are not OK.
 _SYNC_ROLE: Final = {
     "brokerRole": "SYNC_MASTER",
@@ -57,7 +61,8 @@ def _log_end(address: str) -> int:
     return int(table["commitLogMaxOffset"])
 
 
-def _slaves_in_sync(address: str) -> int:
+def slaves_in_sync(address: str) -> int:
+    """How many slaves of a master have nearly all of its log."""
     links: list[dict[str, Any]] = wire.ask(address, _REPLICATION).body["haConnectionInfo"]
     return sum(link["inSync"] for link in links)
 
@@ -78,12 +83,13 @@ class ReplicationCost(SendCost):
         slave = self.slaves.get(broker.address)
         if slave is not None:
             began_s = time.perf_counter()
-            await asyncio.to_thread(_wait_copied, broker.address, slave)
+            await asyncio.to_thread(wait_copied, broker.address, slave)
             figures["slave_late_ms"] = (time.perf_counter() - began_s) * 1000
         return figures
 
 
-def _wait_copied(master: str, slave: str) -> None:
+def wait_copied(master: str, slave: str) -> None:
+    """Wait until a slave has the whole log of its master."""
     wait_until(
         lambda: _log_end(slave) == _log_end(master),
         timeout_s=_COPIED_TIMEOUT_S,
@@ -117,11 +123,11 @@ def _group(
     """Start a master, and a slave unless it is alone."""
     name = f"{line or 'ours'}-{kind.replace(' ', '-')}"
     role = _SYNC_ROLE if kind == SYNC_PAIR else {}
-    master = _start(running, line, name, folder / name, name_server, role)
+    master = start_broker(running, line, name, folder / name, name_server, role)
     for topic in question.topics:
         wire.create_topic(master.address, topic, queues=brokers.QUEUES)
     if kind != ALONE:
-        slave = _start(
+        slave = start_broker(
             running,
             line,
             name,
@@ -131,14 +137,14 @@ def _group(
         )
         question.slaves[master.address] = slave.address
         wait_until(
-            lambda: _slaves_in_sync(master.address) == 1,
+            lambda: slaves_in_sync(master.address) == 1,
             timeout_s=_COPIED_TIMEOUT_S,
             what=f"{slave.address} is connected",
         )
     return BrokerUnderLoad(brokers.official_name(line) if line else OURS, kind, master)
 
 
-def _start(
+def start_broker(
     running: contextlib.ExitStack,
     line: str | None,
     name: str,
@@ -146,6 +152,7 @@ def _start(
     name_server: str,
     settings: dict[str, str],
 ) -> OrbitBroker | OfficialBroker:
+    """Start a broker of ours, or an official one of a release line."""
     chosen = {**FILE_SIZES, "flushDiskType": ASYNC, **settings}
     broker: OrbitBroker | OfficialBroker
     if line is None:
@@ -170,9 +177,8 @@ def main() -> None:
         with _running(line, Path(folder), question) as masters:
             measured = asyncio.run(measure(masters, question, plan))
     rows = summary(measured)
-    columns = (*COLUMNS, Column(figure="slave_late_ms", title="slave late ms"))
     print("\nIt works; slices this short say nothing.\n" if chosen.smoke else "")
-    print(table(rows, columns))
+    print(table(rows, COLUMNS))
     if not chosen.smoke:
         keep_slices(chosen.output, facts, plan, rows, measured)
 

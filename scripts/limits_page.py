@@ -23,7 +23,7 @@ from orbitmq.broker.groups import committed_offsets
 from orbitmq.broker.groups.group_table import FORBIDDEN_MAX, GROUPS_MAX
 from orbitmq.broker.groups.members import GROUPS_PER_CLIENT_MAX, SUBSCRIPTIONS_PER_GROUP_MAX
 from orbitmq.broker.groups.queue_locks import LEASE_MS, LOCKS_MAX
-from orbitmq.broker.handlers import following
+from orbitmq.broker.handlers import following, promotion
 from orbitmq.broker.handlers.locks import QUEUES_PER_REQUEST_MAX
 from orbitmq.broker.handlers.queries import ENTRIES_MAX, REPLY_BYTES_MAX
 from orbitmq.broker.handlers.staged_writes import PAGE_MAX, PARTS_MAX, WRITES_MAX
@@ -228,6 +228,13 @@ COSTS = (
         "the epoch and the role, on disk",
     ),
     Cost(
+        (_CODE.LIST_QUEUE_ENDS,),
+        f"whole topics until {promotion.ENDS_PER_PAGE:,} queues are reached, listed in a thread, with "
+        f"a scan of what the log has and does not show; {tool_requests.AT_WORK_MAX} at work, "
+        f"{tool_requests.WAITING_MAX} wait",
+        "nothing",
+    ),
+    Cost(
         (_CODE.GET_ALL_CONSUMER_OFFSET,),
         f"a copy of {committed_offsets.QUEUES_MAX:,} offsets; the reply is made in a thread",
         NOTHING,
@@ -372,7 +379,11 @@ COSTS = (
         f"the state of a batch write that is finished, for "
         f"{_option('batchWriteHoursMax')} hours",
     ),
-    Cost((_CODE.LIST_QUERIES,), f"{PAGE_MAX:,} queries in a reply", NOTHING),
+    Cost(
+        (_CODE.LIST_QUERIES,),
+        f"{PAGE_MAX:,} queries in a reply; a slave reads their states in its log, in a thread",
+        f"at a slave, what was read: {QUERIES_MAX:,} queries",
+    ),
     Cost(
         (_CODE.REGISTER_FILTER_SERVER,),
         f"an address of at most {ADDRESS_LENGTH_MAX} characters",

@@ -3,7 +3,8 @@
 The work is shared out in files, as `--dist loadfile` does. All files that share the one Spark of a
 process are one piece, run by the first worker. Files of the interop suite go to the next workers
 alone, since each worker that runs one starts official servers and clients. The other workers run
-everything else. Most tests wait more than they compute, so there are more workers than cores.
+everything else. Files about the one background loop of a process go to workers without Spark, whose
+clients keep such a loop for good. Most tests wait more than they compute, so there are more workers than cores.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any, Final, Literal
 
 import pytest
 
-Kind = Literal["spark", "interop", "other"]
+Kind = Literal["spark", "interop", "loop", "other"]
 
 SPARK_FOLDER: Final = "tests/spark/"
 INTEROP_FOLDER: Final = "tests/interop/"
 # In Spark's folder, but without the Spark that its other files share.
 OWN_PROCESS: Final = "tests/spark/test_demo.py"
+# Their process has no background loop but their own.
+LOOP_FOLDER: Final = "tests/unit/client/sync/"
 INTEROP_WORKERS: Final = 2
 # With fewer workers, each takes whatever comes next.
 WORKERS_MIN: Final = 1 + INTEROP_WORKERS + 1
@@ -53,6 +56,8 @@ def kind_of(unit: str) -> Kind:
     """Tell what a worker has to start for a piece of work."""
     if unit == SPARK_FOLDER:
         return "spark"
+    if unit.startswith(LOOP_FOLDER):
+        return "loop"
     return "interop" if unit.startswith(INTEROP_FOLDER) else "other"
 
 
@@ -62,10 +67,12 @@ def kinds_for(worker: int, workers: int) -> tuple[Kind, ...]:
     A worker that replaces a broken one has a higher number than all, and takes anything.
     """
     if workers < WORKERS_MIN or worker >= workers:
-        return ("spark", "interop", "other")
+        return ("loop", "spark", "interop", "other")
     if worker == 0:
         return ("spark", "other")
-    return ("interop", "other") if worker <= INTEROP_WORKERS else ("other",)
+    if worker <= INTEROP_WORKERS:
+        return ("interop", "loop", "other")
+    return ("other", "loop")
 
 
 def _start_order(nodeid: str) -> tuple[int, bool]:

@@ -15,6 +15,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
@@ -56,6 +57,24 @@ def modes_like(folder: Path) -> FileModes:
 async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run blocking work in a thread; a cancelled caller does not wait for it."""
     return await asyncio.to_thread(work, *args, **kwargs)
+
+
+async def to_end_off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run blocking work in a thread; a cancelled caller waits for it, too.
+
+    So the lock of a file is not passed on while a thread still writes it: an older content could
+    replace a newer one.
+    """
+    running = asyncio.ensure_future(off_loop(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({running})
+        # Whatever became of it, the caller is cancelled.
+        running.exception()
+        raise
 
 
 def lacks_room(error: OSError) -> bool:

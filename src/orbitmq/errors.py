@@ -24,6 +24,7 @@
     ├── NameRuleError             an invalid name of a topic or group
     ├── ConfigFileError           a broker's table file that cannot be read or written
     ├── MetadataCopyError         tables that a slave could not copy     (retryable)
+    ├── PromotionError            a slave that cannot become the master
     ├── TopicRefusedError         a topic that cannot be created, changed or used like this
     │   └── TopicMissingError         a topic that the broker does not have
     ├── GroupRefusedError         a group that cannot be created, changed or used like this
@@ -290,6 +291,10 @@ class NameRuleError(OrbitError):
 
 class ConfigFileError(OrbitError):
     """A broker's table file that cannot be read or written."""
+
+
+class PromotionError(OrbitError):
+    """A slave that cannot become the master of its group."""
 
 
 class MetadataCopyError(OrbitError):

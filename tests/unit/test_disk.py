@@ -25,6 +25,7 @@ from orbitmq.disk import (
     open_file,
     replace_file,
     sync_folder,
+    to_end_off_loop,
 )
 
 # Replaces the first argument, a file, with the second, a text; optionally dies at the first sync.
@@ -172,6 +173,33 @@ async def test_a_cancelled_caller_does_not_wait_for_its_work() -> None:
 
     assert work.cancelled()
     released.set()
+
+
+async def test_a_cancelled_caller_waits_for_work_to_its_end_if_it_said_so() -> None:
+    may_end = threading.Event()
+    ended: list[bool] = []
+
+    def work() -> None:
+        may_end.wait(60)
+        ended.append(True)
+
+    caller = asyncio.create_task(to_end_off_loop(work))
+    await settle(5)
+    for _ in range(2):
+        caller.cancel()
+        await settle(5)
+    assert not caller.done()
+
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    assert ended == [True]
+
+
+async def test_work_to_its_end_returns_its_outcome() -> None:
+    assert await to_end_off_loop(int, "7") == 7
+    with pytest.raises(ValueError, match="invalid literal"):
+        await to_end_off_loop(int, "x")
 
 
 def test_a_folder_is_made_with_its_parents_and_every_name_is_synced(

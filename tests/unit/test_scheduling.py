@@ -15,7 +15,7 @@ from tests.scheduling import (
 )
 
 ROOT = Path(__file__).parents[2]
-KINDS = {"spark", "interop", "other"}
+KINDS = {"spark", "interop", "loop", "other"}
 
 
 def test_files_that_share_spark_are_one_piece_and_others_one_each() -> None:
@@ -30,6 +30,7 @@ def test_spark_and_official_servers_are_started_by_few_workers() -> None:
     assert [worker for worker in range(6) if "spark" in takes[worker]] == [0]
     assert sum("interop" in kinds for kinds in takes) == INTEROP_WORKERS
     assert all("other" in kinds for kinds in takes)
+    assert [worker for worker in range(6) if "loop" not in takes[worker]] == [0]
 
 
 def test_nothing_is_left_over_when_workers_are_few_or_replaced() -> None:

@@ -839,6 +839,7 @@ class Broker:
                 deciding=self._exactly_once.deciding,
                 moving=self._exactly_once.moving,
                 states=self._exactly_once.states,
+                known=self._exactly_once.known,
                 counters=self.counters,
             ),
             TransactionRequests(
@@ -923,6 +924,7 @@ class Broker:
                     not self.replication.is_slave and self.replication.replaced is None
                 ),
                 role=self._role.role,
+                slaves_awaited=lambda: self._replication_config().slaves_awaited,
                 epoch=lambda: self.epochs.epoch,
                 on_claim=self._heard_of_epoch,
                 store=self.store,

@@ -13,6 +13,7 @@ from orbitmq.broker.app import load_settings
 from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.cli.administering import NameServers, Yes, administer, confirm, some_options
 from orbitmq.cli.broker_drain import drain
+from orbitmq.cli.broker_promote import promote
 from orbitmq.cli.broker_seed import seed
 from orbitmq.cli.cluster import list_brokers
 from orbitmq.cli.output import AsJson, show_each, show_rows, time_text
@@ -55,6 +56,7 @@ def add_to(app: typer.Typer) -> None:
     group.command("clean")(clean)
     group.command("drain")(drain)
     group.command("seed")(seed)
+    group.command("promote")(promote)
     group.command("forbid-writing")(forbid_writing)
     group.command("allow-writing")(allow_writing)
 

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from orbitmq import java_json
-from orbitmq.disk import delete_leftovers, off_loop, replace_file
+from orbitmq.disk import delete_leftovers, off_loop, replace_file, to_end_off_loop
 from orbitmq.errors import KeyValueError, ProtocolError, SettingsError
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class KeyValueStore:
         accepted = [change for change in changes if change.failure is None]
         try:
             if accepted:
-                await off_loop(_write, self._path, table)
+                await to_end_off_loop(_write, self._path, table)
         except OSError as error:
             for change in accepted:
                 change.failure = KeyValueError(

@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from orbitmq.disk import delete_leftovers, off_loop, replace_file
+from orbitmq.disk import delete_leftovers, off_loop, replace_file, to_end_off_loop
 from orbitmq.errors import RegistrationRefusedError, SettingsError
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class MasterEpochs:
         if epochs == self._epochs:
             return
         try:
-            await off_loop(_write, self._path, epochs)
+            await to_end_off_loop(_write, self._path, epochs)
         except OSError as error:
             for change in changes:
                 change.failure = change.failure or RegistrationRefusedError(

@@ -24,6 +24,7 @@ from orbitmq.store.log.flush import Flusher
 from orbitmq.store.log.log_copy import LogCopy
 from orbitmq.store.log.obstacles import CLOSED, DISK_FULL, OPENING, Obstacles, unwritable
 from orbitmq.store.opening.cut_intent import forget_intent
+from orbitmq.store.opening.log_scans import ends_after
 from orbitmq.store.opening.parts import log_folders, open_parts
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.memory_topics import MemoryTopics
@@ -419,6 +420,14 @@ class MessageStore(StoredMessages):
             return super().end_of(topic, queue_id)
         appended = self.appender.next_offset(topic.encode(), queue_id)
         return super().end_of(topic, queue_id) if appended is None else appended
+
+    def appended_ends(self) -> dict[tuple[str, int], QueueOffset]:
+        """Where queues end, with what is in the log and not visible yet; blocks."""
+        visible, end = self.visible, self._log.end
+        ends = {(each.topic, each.queue_id): QueueOffset(each.end) for each in self.queues()}
+        hidden = ends_after(self._log, visible, end, self._parts.deleted_topics)
+        # More may have become visible meanwhile.
+        return ends | {queue: max(end, ends.get(queue, end)) for queue, end in hidden.items()}
 
     # --- inside -------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from orbitmq.store.log.stand_ins import is_stand_in
 from orbitmq.store.reading.bodiless_reading import read_without_bodies
 from orbitmq.store.reading.bulk_reading import read_bulk
 from orbitmq.store.reading.entry_repair import EntryRepair
+from orbitmq.store.reading.hidden_records import record_places
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import QueueReader, Read, RecordFilter, TagFilter
 from orbitmq.store.reading.queue_times import Boundary, earliest_ms, offset_at_time
@@ -430,6 +431,16 @@ class StoredMessages:
             offsets.append(file_start + at)
             at += size
         return offsets
+
+    def hidden_records(
+        self, topic: str, queue_id: int, start: int
+    ) -> Iterator[tuple[PhysicalOffset, bytes | None]]:
+        """The records of a queue in the log from an offset on, visible or not, and where they are.
+
+        One that cannot be read is None; raises StoreDamagedError where the log is no log.
+        """
+        for place in record_places(self._log, start, self.log_end, topic, queue_id):
+            yield place, self.record_at(place, hidden=True)
 
     @property
     def parts(self) -> Parts:

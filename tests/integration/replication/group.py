@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -30,11 +30,13 @@ from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import pull_header, send_header
 from tests.waiting import until
 
+if TYPE_CHECKING:
+    from orbitmq.clock import Clock
+
 FILE_BYTES = 1 << 20
 _OPTIONS = {
     "bindAddress": "127.0.0.1",
     "brokerIP1": "127.0.0.1",
-    "brokerName": "group-a",
     "mappedFileSizeCommitLog": str(FILE_BYTES),
     "mappedFileSizeConsumeQueue": "20000",
     "maxHashSlotNum": "100",
@@ -80,8 +82,18 @@ class HandSlave:
 class Group:
     """Brokers of one name; each has a folder and keeps its port across restarts."""
 
-    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str = "group-a",
+        beside: Group | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare it; `beside` is a group whose name server it shares."""
         self.folder = folder
+        self.name = name
+        self._beside = beside
         self._clock = clock
         self.rpc = RpcClient()
         self._running: dict[int, ReplicatedBroker] = {}
@@ -90,26 +102,31 @@ class Group:
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._name_server = name_server_app.NameServer(
-            name_server_app.load_settings(
-                flags={
-                    "bindAddress": "127.0.0.1",
-                    "listenPort": "0",
-                    "kvConfigPath": str(self.folder / "kvConfig.json"),
-                }
+        self._name_server: name_server_app.NameServer
+        if self._beside is not None:
+            self._name_server = self._beside._name_server
+        else:
+            self._name_server = name_server_app.NameServer(
+                name_server_app.load_settings(
+                    flags={
+                        "bindAddress": "127.0.0.1",
+                        "listenPort": "0",
+                        "kvConfigPath": str(self.folder / "kvConfig.json"),
+                    }
+                )
             )
-        )
-        await self._name_server.start()
-        self._opened.push_async_callback(self._name_server.stop)
+            await self._name_server.start()
+            self._opened.push_async_callback(self._name_server.stop)
         await self.rpc.start()
         self._opened.push_async_callback(self.rpc.stop)
-        self._opened.push_async_callback(self._stop_all)
+        self._opened.push_async_callback(self.stop_all)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
-    async def _stop_all(self) -> None:
+    async def stop_all(self) -> None:
+        """Stop all brokers cleanly."""
         # Slaves last: a master that stops waits for them.
         for broker_id in sorted(self._running):
             await self.stop(broker_id)
@@ -132,6 +149,7 @@ class Group:
         self._options[broker_id] = chosen
         flags = {
             **_OPTIONS,
+            "brokerName": self.name,
             "namesrvAddr": self.namesrv,
             "brokerId": str(broker_id),
             "storePathRootDir": str(self.folder / str(broker_id)),
@@ -180,7 +198,7 @@ class Group:
 
     async def promote(self, broker_id: int, *, epoch: int = 1, **fields: Any) -> PromoteReply:
         """Promote a slave, and wait until it is the master."""
-        asked = PromoteBroker(broker_name=_OPTIONS["brokerName"], epoch=Long(epoch), **fields)
+        asked = PromoteBroker(broker_name=self.name, epoch=Long(epoch), **fields)
         reply = await self.rpc.call(self.address(broker_id), asked, timeout_ms=30_000)
         await self.until_role(broker_id, fields.get("role") or "ASYNC_MASTER")
         return PromoteReply.decode(reply.fields)
@@ -204,7 +222,7 @@ class Group:
     async def until_missed(self, broker_id: int) -> None:
         """Wait until the name server has noticed that a broker is gone."""
         routes = self._name_server.routes
-        await until(lambda: broker_id not in routes.addresses_of(_OPTIONS["brokerName"]))
+        await until(lambda: broker_id not in routes.addresses_of(self.name))
 
     async def connect_slave(self) -> HandSlave:
         """Connect to the master's log as a slave that does what the test says."""
@@ -219,9 +237,9 @@ class Group:
         """Where a broker takes requests."""
         return self.brokers[broker_id].advertised
 
-    async def create_topic(self, name: str = "T", queues: int = 1) -> None:
+    async def create_topic(self, name: str = "T", queues: int = 1, broker_id: int = 0) -> None:
         await self.rpc.call(
-            self.address(),
+            self.address(broker_id),
             UpdateTopic(
                 topic=name,
                 template_topic="TBW102",

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from orbitmq.client.aio import Admin
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Header, Long
@@ -18,9 +19,12 @@ from orbitmq.protocol.requests.staged_writes import (
     AppointCoordinator,
     BatchDecision,
     BatchStatus,
+    Confirmed,
     DecideWrites,
+    ListQueries,
     MoveRows,
     Part,
+    QueryPage,
     StageRows,
 )
 from orbitmq.record.batch import BatchedMessage, encode_batch
@@ -79,6 +83,11 @@ STEPS: dict[str, Callable[[Group], Coroutine[Any, Any, Command]]] = {
 def status_of(reply: Command) -> BatchStatus:
     assert reply.code == 0, reply.remark
     return msgspec.json.decode(reply.body, type=BatchStatus)
+
+
+async def listed(group: Group, broker_id: int) -> QueryPage:
+    reply = await group.rpc.call(group.address(broker_id), ListQueries(limit=10))
+    return msgspec.json.decode(reply.body, type=QueryPage)
 
 
 def bodies(group: Group, broker_id: int = 0) -> Counter[bytes]:
@@ -268,3 +277,40 @@ async def test_a_restarted_master_knows_decisions_that_its_slave_does_not_have(
         # It was read though no slave has it, so that no other decision can be taken.
         assert master.store.visible >= behind
         await until(lambda: bodies(group) == Counter(BODIES))
+
+
+async def test_a_slave_tells_which_batches_it_has(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+        for step in (stage, appoint, decide):
+            assert (await step(group)).code == 0
+        await group.until_copied()
+
+        above, below = await listed(group, 0), await listed(group, 1)
+
+        assert above.queries == below.queries
+        assert (above.from_log, below.from_log) == (False, True)
+        (summary,) = below.queries
+        assert (summary.batch, summary.decided, summary.moved) == (0, 0, True)
+        assert summary.confirmed == {NAME: Confirmed(0, summary.digest)}
+
+
+async def test_a_promotion_names_the_batches_that_it_would_undo(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair()
+        await group.create_topic()
+        assert (await appoint(group)).code == 0
+        await group.until_copied()
+        await group.stop(1)
+        assert (await stage(group)).code == 0
+        assert status_of(await decide(group)).complete
+        # It does not find the log of its master.
+        await group.start(1, haMasterAddress="127.0.0.1:1")
+
+        async with Admin(namesrv=group.namesrv) as admin:
+            plan = await admin.promotion.plan(NAME)
+
+        (undone,) = plan.undone
+        assert (undone.query, undone.kept, undone.last) == ("q", -1, 0)
+        assert undone.known_by == group.address(0)

@@ -10,6 +10,7 @@ import pytest
 from orbitmq.errors import RemoteError
 from orbitmq.protocol.codes import ResponseCode
 from tests.integration.replication.group import Group
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -35,6 +36,24 @@ async def test_a_promoted_slave_keeps_the_messages_and_takes_new_ones(group: Gro
     assert [(one.epoch, one.offset, one.former_id) for one in standing.epochs] == [
         (1, promoted.log_end, 1)
     ]
+
+
+async def test_a_promoted_slave_has_topics_that_its_master_died_before_it_told_of(
+    group: Group,
+) -> None:
+    _, slave = await group.pair()
+    # Tables were copied just now; they are again in three seconds.
+    await group.send(topic="known")
+    await until(lambda: slave.topics.get("known") is not None)
+    await group.send(topic="new")
+    await group.until_copied()
+    await group.kill(0)
+
+    await group.promote(1)
+
+    reply = await group.pull(1, topic="new")
+    assert reply.code == ResponseCode.SUCCESS
+    assert (await group.send(broker_id=1, topic="new")).fields["queueOffset"] == "1"
 
 
 async def test_a_promoted_slave_is_master_after_a_restart(group: Group) -> None:

@@ -47,6 +47,7 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "FOLLOW_MASTER",
         "READ_STANDING",
         "PROMOTE_BROKER",
+        "LIST_QUEUE_ENDS",
         "LIST_PENDING",
         "COUNT_PENDING",
         "DELIVER_PENDING",

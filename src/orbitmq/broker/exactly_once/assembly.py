@@ -12,6 +12,7 @@ import msgspec
 from orbitmq import java_json
 from orbitmq.broker.exactly_once.batch_write_expiry import BatchWriteExpiry
 from orbitmq.broker.exactly_once.deciding import Deciding
+from orbitmq.broker.exactly_once.known_batches import KnownBatches
 from orbitmq.broker.exactly_once.moving import Moving
 from orbitmq.broker.exactly_once.query_states import QueryStates
 from orbitmq.disk import off_loop
@@ -74,6 +75,7 @@ class ExactlyOnce:
         self._rpc = rpc
         self._addresses = _BrokerAddresses(rpc, name_servers)
         self.states = QueryStates(store, storing, clock=clock)
+        self.known = KnownBatches(store)
         self._store = store
         self._topics = topics
         self.moving = Moving(store, self.states, has_queue=self._has_queue, on_moved=on_moved)
@@ -105,8 +107,12 @@ class ExactlyOnce:
         reply = await self._rpc.call(
             await self._addresses.master_of(name), ListQueries(query=query, limit=1)
         )
-        found = msgspec.json.decode(reply.body, type=QueryPage).queries
-        return all(summary.complete for summary in found)
+        page = msgspec.json.decode(reply.body, type=QueryPage)
+        if page.from_log:
+            raise RequestRefusedError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, f"broker {name!r} is starting, or is a slave"
+            )
+        return all(summary.complete for summary in page.queries)
 
     async def _forget_coordinator(self, query: str) -> None:
         """Have the name servers forget who decides for a query, those that can be reached."""

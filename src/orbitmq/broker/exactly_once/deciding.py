@@ -21,12 +21,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from orbitmq.broker.exactly_once.conflicts import check_decision, is_same_source
-from orbitmq.broker.exactly_once.query_states import Confirmed, QueryState, check_name
+from orbitmq.broker.exactly_once.query_states import QueryState, check_name
 from orbitmq.clock import time_limit
 from orbitmq.errors import BatchConflictError, OrbitError, RemoteError, RequestRefusedError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.protocol.requests.staged_writes import BatchDecision, BatchStatus, Part
+from orbitmq.protocol.requests.staged_writes import (
+    BatchDecision,
+    BatchStatus,
+    Confirmed,
+    Part,
+)
 
 if TYPE_CHECKING:
     from orbitmq.broker.exactly_once.query_states import QueryStates

@@ -29,7 +29,7 @@ from orbitmq.errors import (
 from orbitmq.model.names import QUERIES_TOPIC, STAGING_TOPIC
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.codes import ResponseCode
-from orbitmq.protocol.requests.staged_writes import Part
+from orbitmq.protocol.requests.staged_writes import Confirmed, Part
 from orbitmq.store.log.draft import Draft
 
 if TYPE_CHECKING:
@@ -54,13 +54,6 @@ NAME_LENGTH_MAX: Final = 255
 # may have missed their decision.
 UNDECIDED_MS: Final = 24 * 3_600_000
 ALL_AFTER_START_MS: Final = 3_600_000
-
-
-class Confirmed(msgspec.Struct, frozen=True, array_like=True):
-    """A batch whose rows a broker has moved, and the digest of its decision."""
-
-    batch: int
-    digest: str
 
 
 class QueryState(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +149,12 @@ class QueryStates:
         self._damage: StoreDamagedError | None = None
         self._locks = QueryLocks()
         self._started_ms = clock.now_ms()
+        self._is_loaded = False
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the states are known, or their damage; never at a slave."""
+        return self._is_loaded
 
     def load(self) -> None:
         """Read all records; blocks.
@@ -163,12 +162,16 @@ class QueryStates:
         If one of them cannot be read, exactly-once writes are refused until that is repaired, and
         the log is kept; everything else is served.
         """
+        self._read_all()
+        self._is_loaded = True
+
+    def _read_all(self) -> None:
         start, end = self._store.start_of(QUERIES_TOPIC, 0), self._store.end_of(QUERIES_TOPIC, 0)
         lost = end - start
         try:
             for message in messages_from(self._store, QUERIES_TOPIC, 0, start):
                 lost -= 1
-                state = _decoded(message.body, message.physical_offset)
+                state = decode_state(message.body, message.physical_offset)
                 stored = StoredState(
                     state, PhysicalOffset(message.physical_offset), len(message.body)
                 )
@@ -355,7 +358,8 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def _decoded(body: bytes, physical_offset: int) -> QueryState:
+def decode_state(body: bytes, physical_offset: int) -> QueryState:
+    """The state in the body of a record; raises StoreFormatError if it is none."""
     try:
         state = msgspec.json.decode(body, type=QueryState)
     except msgspec.MsgspecError as error:

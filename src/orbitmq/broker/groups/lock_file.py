@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from orbitmq.disk import PRIVATE, FileModes, make_folder, off_loop, open_file
+from orbitmq.disk import PRIVATE, FileModes, make_folder, off_loop, open_file, to_end_off_loop
 from orbitmq.model.queues import MessageQueue
 
 if TYPE_CHECKING:
@@ -86,7 +86,9 @@ class LockFile:
         if replaces:
             owners = list(self._locks.owners())
         try:
-            await off_loop(_replace if replaces else _append, self._path, owners, self._modes)
+            await to_end_off_loop(
+                _replace if replaces else _append, self._path, owners, self._modes
+            )
         except OSError as error:
             self._entries = None
             if not self._is_failing:

@@ -36,6 +36,7 @@ class FollowRequests:
     broker_name: Callable[[], str]
     is_master: Callable[[], bool]
     role: str
+    slaves_awaited: Callable[[], int]
     epoch: Callable[[], int]
     # Called with the address of a slave that knows a larger epoch, and this epoch.
     on_claim: Callable[[str, int], None]
@@ -78,6 +79,7 @@ class FollowRequests:
                 is_master=self.is_master(),
                 epoch=Long(self.epoch()),
                 role=self.role,
+                slaves_awaited=self.slaves_awaited(),
             )
         )
 

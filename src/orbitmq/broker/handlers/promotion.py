@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from orbitmq.broker.replication.config import BrokerRole
 from orbitmq.broker.replication.epoch import ChangedRole, Role
+from orbitmq.broker.tool_requests import ToolRequests
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.replication import (
+    ListQueueEnds,
     PromoteBroker,
     PromoteReply,
+    QueueEnds,
     ReadStanding,
     Standing,
 )
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from orbitmq.transport.connection import Connection
     from orbitmq.transport.request_loop import Handler
 
+# Queues after which a page of ends is over; one topic may have more than that.
+ENDS_PER_PAGE: Final = 10_000
 _MASTER_ROLES = (BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER)
 
 
@@ -55,12 +60,16 @@ class PromotionRequests:
     restart: Callable[[], None]
     clock: Clock
     _promoting: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _listing: ToolRequests = field(
+        default_factory=lambda: ToolRequests("for the ends of queues"), init=False
+    )
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
         return {
             RequestCode.READ_STANDING: self.read_standing,
             RequestCode.PROMOTE_BROKER: self.promote,
+            RequestCode.LIST_QUEUE_ENDS: self.list_queue_ends,
         }
 
     def read_standing(self, _: Connection, request: Command) -> Command:
@@ -89,7 +98,33 @@ class PromotionRequests:
             master=following.seen if following is not None else None,
             is_linked=following is not None and following.is_linked,
             failure=following.failure if following is not None else "",
+            differs_from=following.differs_from if following is not None else None,
         )
+
+    async def list_queue_ends(self, _: Connection, request: Command) -> Command:
+        """Return where the queues of the next topics end: from there on a promotion loses them."""
+        asked = ListQueueEnds.decode(request.fields)
+        async with self._listing.at_work():
+            body = await off_loop(
+                self._queue_ends, asked.after, max(min(asked.limit, ENDS_PER_PAGE), 1)
+            )
+        return request.reply(body=body)
+
+    def _queue_ends(self, after: str, limit: int) -> bytes:
+        log_end = self.store.log_end
+        by_topic: dict[str, dict[int, int]] = {}
+        for (topic, queue_id), end in self.store.appended_ends().items():
+            if topic > after and end:
+                by_topic.setdefault(topic, {})[queue_id] = end
+        page: dict[str, dict[int, int]] = {}
+        count = 0
+        for topic in sorted(by_topic):
+            if count >= limit:
+                break
+            page[topic] = by_topic[topic]
+            count += len(by_topic[topic])
+        ends = QueueEnds(log_end=log_end, ends=page, has_more=len(page) < len(by_topic))
+        return msgspec.json.encode(ends)
 
     async def promote(self, _: Connection, request: Command) -> Command:
         """Become the master of the group; the reply says up to where the log is kept."""

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from orbitmq.broker.exactly_once.known_batches import summary_of
 from orbitmq.broker.exactly_once.staged_rows import RowName, check_write_id, staged
+from orbitmq.disk import off_loop
 from orbitmq.errors import ProtocolError, RequestRefusedError
 from orbitmq.model.names import STAGING_TOPIC
 from orbitmq.protocol.codes import RequestCode, ResponseCode
@@ -33,8 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from orbitmq.broker.exactly_once.deciding import Deciding
+    from orbitmq.broker.exactly_once.known_batches import KnownBatches
     from orbitmq.broker.exactly_once.moving import Moving
-    from orbitmq.broker.exactly_once.query_states import QueryState, QueryStates
+    from orbitmq.broker.exactly_once.query_states import QueryStates
     from orbitmq.broker.handlers.sending import SendRequests
     from orbitmq.broker.statistics.counters import Counters
     from orbitmq.broker.storing import Storing
@@ -51,8 +54,9 @@ PARTS_MAX: Final = 1_000
 WRITES_MAX: Final = 20_000
 _LONG_MAX: Final = 2**63 - 1
 _TEXT_LENGTH_MAX: Final = 255
-# Queries in one reply: a few megabytes.
+# Queries in one reply, and brokers that have confirmed their batches: a few megabytes.
 PAGE_MAX: Final = 5_000
+CONFIRMED_MAX: Final = 20_000
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -66,6 +70,8 @@ class StagedWriteRequests:
     deciding: Deciding
     moving: Moving
     states: QueryStates
+    # What the log has of them, for a broker that has not loaded them.
+    known: KnownBatches
     counters: Counters
 
     def by_code(self) -> Mapping[int, Handler]:
@@ -149,19 +155,21 @@ class StagedWriteRequests:
         await self.moving.move(asked, part)
         return request.reply()
 
-    def list_queries(self, _: Connection, request: Command) -> Command:
+    async def list_queries(self, _: Connection, request: Command) -> Command:
         """List one query, or a page of all in the order of their ids."""
         asked = ListQueries.decode(request.fields)
-        limit = max(1, min(asked.limit, PAGE_MAX))
-        self.states.check_readable()
-        if asked.query is not None:
-            kept = self.states.find(asked.query)
-            queries = [_summary(kept.state)] if kept is not None else []
+        if self.states.is_loaded:
+            self.states.check_readable()
+            states = self.states.states
+            page = QueryPage(queries=_page(asked, states, lambda query: summary_of(states[query])))
         else:
-            states, after = self.states.states, asked.after or ""
-            page = heapq.nsmallest(limit, (query for query in states if query > after))
-            queries = [_summary(states[query]) for query in page]
-        return request.reply(body=msgspec.json.encode(QueryPage(queries=queries)))
+            known = await off_loop(self.known.read)
+            page = QueryPage(
+                queries=_page(asked, known.queries, known.queries.__getitem__),
+                from_log=True,
+                damage=known.damage,
+            )
+        return request.reply(body=msgspec.json.encode(page))
 
     async def forget(self, _: Connection, request: Command) -> Command:
         """Forget a query: its next batch is decided like that of a new one."""
@@ -181,21 +189,20 @@ class StagedWriteRequests:
             raise RequestRefusedError(code, reason)
 
 
-def _summary(state: QueryState) -> QuerySummary:
-    return QuerySummary(
-        query=state.query,
-        coordinator=state.coordinator,
-        batch=state.batch,
-        rows=sum(state.part.writes.values()) if state.part is not None else 0,
-        staged_bytes=state.part_bytes,
-        decided=state.decided,
-        decided_ms=state.decided_ms,
-        target=state.target,
-        complete=state.is_complete,
-        moved=not state.is_moving,
-        part_digest=state.part_digest,
-        digest=state.digest,
-    )
+def _page(
+    asked: ListQueries, known: Mapping[str, object], summary: Callable[[str], QuerySummary]
+) -> list[QuerySummary]:
+    if asked.query is not None:
+        return [summary(asked.query)] if asked.query in known else []
+    limit, after = max(1, min(asked.limit, PAGE_MAX)), asked.after or ""
+    page: list[QuerySummary] = []
+    confirmed = 0
+    for query in heapq.nsmallest(limit, (query for query in known if query > after)):
+        page.append(summary(query))
+        confirmed += len(page[-1].confirmed)
+        if confirmed > CONFIRMED_MAX:
+            break
+    return page
 
 
 def _check_part(part: Part) -> None:

@@ -24,7 +24,14 @@ from typing import Final
 import msgspec
 
 from orbitmq.broker.replication.config import BrokerRole
-from orbitmq.disk import PRIVATE, FileModes, delete_leftovers, off_loop, replace_file
+from orbitmq.disk import (
+    PRIVATE,
+    FileModes,
+    delete_leftovers,
+    off_loop,
+    replace_file,
+    to_end_off_loop,
+)
 from orbitmq.errors import StoreDamagedError, StoreError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.requests.replication import EpochStart
@@ -166,7 +173,7 @@ class EpochFile:
 
     async def _replace(self, new: _Document) -> None:
         try:
-            await off_loop(_write, self._path, new, self._modes)
+            await to_end_off_loop(_write, self._path, new, self._modes)
         except OSError as error:
             raise write_failure(self._path, error, what=f"epoch {new.epoch}") from error
         self._document = new

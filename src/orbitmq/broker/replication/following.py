@@ -89,6 +89,8 @@ class Following:
         self._seen: MasterSeen | None = None
         # Whether the master is one of RocketMQ's, as far as it was asked.
         self.master_is_official = False
+        # From where on this log is not that of the master; None if it is, or nobody has compared.
+        self.differs_from: PhysicalOffset | None = None
         # The start of the master's log, when it was last asked.
         self._kept_from = PhysicalOffset(0)
         store.protect_log_from(lambda: self._kept_from, _NEEDED_BY)
@@ -215,6 +217,7 @@ class Following:
                 hint="start the master of the larger epoch, or promote a slave",
             )
         difference = await self._log_comparison.find(master)
+        self.differs_from = difference.at if difference is not None else None
         if epoch > self._epochs.epoch:
             await self._enter_epoch(master, epoch, difference)
         elif difference is not None:
@@ -305,5 +308,6 @@ class Following:
                 log_end=answer.log_end,
                 visible=answer.visible,
                 heard_ms=self._clock.now_ms(),
+                slaves_awaited=answer.slaves_awaited,
             )
         return answer

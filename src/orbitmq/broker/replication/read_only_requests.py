@@ -58,7 +58,9 @@ _ANSWERED: Final = frozenset(
         RequestCode.GET_BROKER_HA_STATUS,
         RequestCode.FOLLOW_MASTER,
         RequestCode.READ_STANDING,
+        RequestCode.LIST_QUEUE_ENDS,
         RequestCode.GET_BROKER_CONFIG,
+        RequestCode.LIST_QUERIES,
         # This broker alone.
         RequestCode.PROMOTE_BROKER,
         RequestCode.UPDATE_BROKER_CONFIG,

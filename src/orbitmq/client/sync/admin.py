@@ -22,6 +22,7 @@ from orbitmq.client.aio.admin.messages import Messages as AioMessages
 from orbitmq.client.aio.admin.name_servers import NameServerOptions as AioNameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets as AioOffsets
 from orbitmq.client.aio.admin.pending import Pending as AioPending
+from orbitmq.client.aio.admin.promotion import Promotion as AioPromotion
 from orbitmq.client.aio.admin.queries import Queries as AioQueries
 from orbitmq.client.aio.admin.topics import Topics as AioTopics
 from orbitmq.client.aio.admin.traces import Traces as AioTraces
@@ -121,6 +122,13 @@ class Draining(Noun[AioDraining]):
     unread = waiting(AioDraining.unread)
 
 
+class Promotion(Noun[AioPromotion]):
+    """Makes a slave the master of its group."""
+
+    plan = waiting(AioPromotion.plan)
+    promote = waiting(AioPromotion.promote)
+
+
 class Offsets(Noun[AioOffsets]):
     """Reads the bounds of queues; reads and changes the offsets of groups."""
 
@@ -174,6 +182,7 @@ class Queries(Noun[AioQueries]):
 
     all = waiting(AioQueries.all)
     find = waiting(AioQueries.find)
+    at = waiting(AioQueries.at)
     forget = waiting(AioQueries.forget)
 
 
@@ -236,6 +245,7 @@ class Admin(BlockingClient[AioAdmin]):
         self.groups = Groups(self, client.groups)
         self.brokers = Brokers(self, client.brokers)
         self.draining = Draining(self, client.draining)
+        self.promotion = Promotion(self, client.promotion)
         self.offsets = Offsets(self, client.offsets)
         self.messages = Messages(self, client.messages)
         self.dead_letters = DeadLetters(self, client.dead_letters)

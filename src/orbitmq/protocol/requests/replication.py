@@ -40,6 +40,8 @@ class FollowReply(Header):
     # Of the master; slaves remember the role, in case one of them is promoted.
     epoch: Long = wire("epoch", 0)
     role: str = ""
+    # How many slaves must have a message before the master acknowledges it.
+    slaves_awaited: int = wire("slavesAwaited", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class MasterSeen(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     log_end: int
     visible: int
     heard_ms: int
+    slaves_awaited: int = 0
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -91,6 +94,8 @@ class Standing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     # Of a slave: whether the log arrives, and if not, why.
     is_linked: bool = False
     failure: str = ""
+    # Of a slave that does not follow: from where on its log is not that of its master.
+    differs_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,3 +117,23 @@ class PromoteReply(Header):
 
     log_end: Long
     epoch: Long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQueueEnds(Header):
+    """Ask where queues end, with what is in the log and not visible; the body is `QueueEnds`."""
+
+    CODE = RequestCode.LIST_QUEUE_ENDS
+    # Topics after this one, in the order of their names.
+    after: str = ""
+    # Topics are listed whole until this many queues are reached.
+    limit: int
+
+
+class QueueEnds(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Where the queues of some topics end in a log that ends at `log_end`."""
+
+    log_end: int
+    # By topic and queue id; a queue without messages is left out.
+    ends: dict[str, dict[int, int]]
+    has_more: bool

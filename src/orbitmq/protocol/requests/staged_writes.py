@@ -137,6 +137,13 @@ class ListQueries(Header):
     limit: int
 
 
+class Confirmed(msgspec.Struct, frozen=True, array_like=True):
+    """A batch whose rows a broker has moved, and the digest of its decision."""
+
+    batch: int
+    digest: str
+
+
 class QuerySummary(msgspec.Struct, frozen=True, kw_only=True):
     """What one broker knows of a query that writes exactly once."""
 
@@ -158,12 +165,18 @@ class QuerySummary(msgspec.Struct, frozen=True, kw_only=True):
     # Identify the decision that `batch` belongs to, and that on `decided`; empty if not known.
     part_digest: str = ""
     digest: str = ""
+    # At the coordinator: the newest complete batch of each broker, by name, as far as it is known.
+    confirmed: dict[str, Confirmed] = {}
 
 
 class QueryPage(msgspec.Struct, frozen=True, kw_only=True):
     """Some queries of a broker."""
 
     queries: list[QuerySummary]
+    # Whether they were read from the log, by a slave or a broker that starts; it may lag.
+    from_log: bool = False
+    # What such a broker could not read.
+    damage: list[str] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ messages before would be skipped. So a stream keeps the last message that it pla
 where its broker stored it, and when. That differs in every life, with brokers of any kind.
 
 If another message has that offset now, the query resumes at the first that was stored later: the
-beginning of a new life, or what came after a broker lost its newest messages in a crash.
+beginning of a new life, or what came after a broker lost its newest messages in a crash, or after a
+slave that lacked them was promoted.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.spark.options.queue_texts import queue_text
+from orbitmq.spark.reading.partitions import QueueRange
 from orbitmq.spark.reading.positions import lost_text, report_loss
 
 if TYPE_CHECKING:
     from orbitmq.model.queues import MessageQueue
     from orbitmq.spark.options.read_options import ReadOptions
     from orbitmq.spark.reading.offsets import Offsets, Seen, SeenMessage
-    from orbitmq.spark.reading.partitions import QueueRange
 
-_WHY: Final = "its topic was deleted and created again, or its broker lost messages"
+_WHY: Final = (
+    "its topic was deleted and created again, or its broker lost messages, as in a crash or when a "
+    "slave that lacked them was promoted"
+)
 _HINT: Final = (
     "with failOnDataLoss=false the query reads all messages that were stored since; a new checkpoint "
     "starts at startingOffsets"
@@ -91,7 +95,7 @@ def resumed(
 def without_replaced(
     ranges: Sequence[QueueRange], seen: Seen, options: ReadOptions, view: MessageLookup
 ) -> list[QueueRange]:
-    """Drop ranges of a repeated batch whose messages are no longer those planned; reports each."""
+    """Drop messages from ranges of a repeated batch that are not those planned; reports them."""
     planned = {
         part.queue: seen[part.queue]
         for part in ranges
@@ -104,12 +108,20 @@ def without_replaced(
         *(planned.keys() - there.keys()),
         *(queue for queue, message in now.items() if message != planned[queue]),
     }
+    if not replaced:
+        return list(ranges)
+    later = view.at_times({queue: planned[queue].stored_ms + 1 for queue in replaced})
+    left: list[QueueRange] = []
     for part in ranges:
-        if part.queue in replaced:
-            report_loss(
-                options, f"{lost_text(part.queue, part.start, part.end)}; {_WHY}", hint=_HINT
-            )
-    return [part for part in ranges if part.queue not in replaced]
+        queue, kept = part.queue, part.end
+        if queue in replaced:
+            # What was stored before the last planned message is still what was planned.
+            first = later.get(queue)
+            kept = max(part.start, min(part.end - 1, ends[queue] if first is None else first))
+            report_loss(options, f"{lost_text(queue, kept, part.end)}; {_WHY}", hint=_HINT)
+        if kept > part.start:
+            left.append(QueueRange(queue, part.start, kept))
+    return left
 
 
 def last_planned(

@@ -1,6 +1,6 @@
-"""Scans of the log while a store is opened: which records queues and index lack.
+"""Scans of the log: which records queues and index lack.
 
-Threads: one; the log does not change meanwhile.
+Threads: any; below the given ends the log does not change.
 """
 
 from __future__ import annotations

@@ -62,11 +62,12 @@ from orbitmq.protocol.requests.relays import (
     QueueProgress,
     RunningConsumer,
 )
-from orbitmq.protocol.requests.replication import EpochStart, MasterSeen, Standing
+from orbitmq.protocol.requests.replication import EpochStart, MasterSeen, QueueEnds, Standing
 from orbitmq.protocol.requests.routing import BrokerGroupReply, BrokerMembers, TopicList
 from orbitmq.protocol.requests.staged_writes import (
     BatchDecision,
     BatchStatus,
+    Confirmed,
     Part,
     QueryPage,
     QuerySummary,
@@ -476,10 +477,21 @@ OWN: list[Row] = [
         "",
     ),
     (
-        QueryPage(queries=[QuerySummary(query="q", coordinator="broker-a", batch=3, rows=5)]),
+        QueryPage(
+            queries=[
+                QuerySummary(
+                    query="q",
+                    coordinator="broker-a",
+                    batch=3,
+                    rows=5,
+                    confirmed={"broker-b": Confirmed(2, "d")},
+                )
+            ]
+        ),
         b'{"queries":[{"query":"q","coordinator":"broker-a","batch":3,"rows":5,"staged_bytes":0,'
         b'"decided":-1,"decided_ms":0,"target":"","complete":true,'
-        b'"moved":true,"part_digest":"","digest":""}]}',
+        b'"moved":true,"part_digest":"","digest":"","confirmed":{"broker-b":[2,"d"]}}],'
+        b'"from_log":false,"damage":[]}',
         "",
     ),
     (
@@ -496,7 +508,12 @@ OWN: list[Row] = [
             flushed=7,
             visible=8,
             master=MasterSeen(
-                address="127.0.0.1:9", role="SYNC_MASTER", log_end=10, visible=11, heard_ms=12
+                address="127.0.0.1:9",
+                role="SYNC_MASTER",
+                log_end=10,
+                visible=11,
+                heard_ms=12,
+                slaves_awaited=13,
             ),
             is_linked=True,
             failure="f",
@@ -504,7 +521,13 @@ OWN: list[Row] = [
         b'{"brokerName":"b","brokerId":1,"address":"127.0.0.1:5","role":"SLAVE","isMaster":false,'
         b'"epoch":2,"epochs":[{"epoch":2,"offset":3,"formerId":4}],"logStart":5,"logEnd":6,'
         b'"flushed":7,"visible":8,"master":{"address":"127.0.0.1:9","role":"SYNC_MASTER",'
-        b'"logEnd":10,"visible":11,"heardMs":12},"isLinked":true,"failure":"f"}',
+        b'"logEnd":10,"visible":11,"heardMs":12,"slavesAwaited":13},"isLinked":true,"failure":"f",'
+        b'"differsFrom":null}',
+        "",
+    ),
+    (
+        QueueEnds(log_end=1, ends={"T": {2: 3}}, has_more=True),
+        b'{"logEnd":1,"ends":{"T":{"2":3}},"hasMore":true}',
         "",
     ),
     (

@@ -536,8 +536,10 @@ STAGED_WRITES = [
             is_master=True,
             epoch=Long(5),
             role="SYNC_MASTER",
+            slaves_awaited=6,
         ),
-        "visible=1 logStart=2 logEnd=3 logFileBytes=4 isMaster=true epoch=5 role=SYNC_MASTER",
+        "visible=1 logStart=2 logEnd=3 logFileBytes=4 isMaster=true epoch=5 role=SYNC_MASTER "
+        "slavesAwaited=6",
     ),
     row(
         21_302,
@@ -554,6 +556,7 @@ STAGED_WRITES = [
         replication.PromoteReply(log_end=Long(1), epoch=Long(2)),
         "logEnd=1 epoch=2",
     ),
+    row(21_304, replication.ListQueueEnds(after="T", limit=1), "after=T limit=1"),
     row(21_101, transactions.ListTransactions(limit=9), "limit=9", note="all"),
     row(
         21_101,

@@ -20,6 +20,7 @@ from orbitmq.client.aio.admin.messages import Messages
 from orbitmq.client.aio.admin.name_servers import NameServerOptions
 from orbitmq.client.aio.admin.offsets import Offsets
 from orbitmq.client.aio.admin.pending import Pending
+from orbitmq.client.aio.admin.promotion import Promotion
 from orbitmq.client.aio.admin.queries import Queries
 from orbitmq.client.aio.admin.reach import Reach
 from orbitmq.client.aio.admin.topics import Topics
@@ -77,6 +78,7 @@ class Admin(ClientLifecycle):
         self.pending = Pending(reach)
         self.name_servers = NameServerOptions(reach)
         self.draining = Draining(reach, self.brokers, self.topics, self.pending)
+        self.promotion = Promotion(reach, self.brokers, self.queries)
         self.traffic = Traffic(reach, self.topics, self.groups)
 
     async def _open(self) -> None:

@@ -85,7 +85,7 @@ class Queries:
         """List the queries that OrbitMQ's brokers know, in the order of their ids."""
         found: dict[str, dict[str, QuerySummary]] = {}
         for name, address in (await self._reach.masters()).items():
-            for summary in await self._at(address):
+            for summary in (await self.at(address)).queries:
                 found.setdefault(summary.query, {})[name] = summary
         return [_known(query, found[query]) for query in sorted(found)]
 
@@ -97,7 +97,7 @@ class Queries:
         at: dict[str, QuerySummary] = {}
         for name, address in masters.items():
             page = await self._ask(address, ListQueries(query=query, limit=1))
-            at.update((name, summary) for summary in page)
+            at.update((name, summary) for summary in page.queries)
         if at:
             return _known(query, at)
         # The brokers may have lost it.
@@ -139,22 +139,23 @@ class Queries:
                 raise
             return None
 
-    async def _at(self, address: str) -> list[QuerySummary]:
-        found: list[QuerySummary] = []
-        while page := await self._ask(
-            address,
-            ListQueries(after=found[-1].query if found else None, limit=_PAGE_QUERIES),
-        ):
-            found += page
-        return found
+    async def at(self, address: str) -> QueryPage:
+        """List what one broker knows; a slave tells what its log has."""
+        found = QueryPage(queries=[])
+        while True:
+            after = found.queries[-1].query if found.queries else None
+            page = await self._ask(address, ListQueries(after=after, limit=_PAGE_QUERIES))
+            if not page.queries:
+                return found
+            found = msgspec.structs.replace(page, queries=found.queries + page.queries)
 
-    async def _ask(self, address: str, header: ListQueries) -> list[QuerySummary]:
+    async def _ask(self, address: str, header: ListQueries) -> QueryPage:
         try:
             reply = await self._reach.ask(address, header)
         except NotSupportedError:
             # A RocketMQ broker among ours, or an older release.
-            return []
-        return msgspec.json.decode(reply.body, type=QueryPage).queries
+            return QueryPage(queries=[])
+        return msgspec.json.decode(reply.body, type=QueryPage)
 
 
 def _known(query: str, at: Mapping[str, QuerySummary]) -> KnownQuery:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orbitmq.client.aio.instance.broker_calls import BrokerCalls
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.aio.instance.name_servers import NameServers
+    from orbitmq.clock import Clock
     from orbitmq.model.routes import BrokerGroup, ClusterView, MissingBroker, TopicRoute
     from orbitmq.protocol.headers import Header
 
@@ -41,6 +42,11 @@ class Reach:
     def name_servers(self) -> NameServers:
         """The name servers."""
         return self._running().name_servers
+
+    @property
+    def clock(self) -> Clock:
+        """The client's clock."""
+        return self._running().clock
 
     @property
     def calls(self) -> BrokerCalls:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from orbitmq.client.core.consuming.local_offsets import encode_offsets, find_offsets, offsets_path
 from orbitmq.client.core.consuming.offset_ledger import CommittableWindow, OffsetLedger
-from orbitmq.disk import off_loop, replace_file
+from orbitmq.disk import off_loop, replace_file, to_end_off_loop
 from orbitmq.errors import LocalOffsetsError, OrbitError, TransportError
 from orbitmq.model.queues import MessageQueue, by_broker
 from orbitmq.model.subscriptions import BROADCASTING
@@ -307,7 +307,7 @@ class LocalOffsets(_LedgerStore):
             dirty = self._ledger.dirty(queues)
             if not dirty:
                 return
-            self._file_offsets = await off_loop(_merge, self._path, dirty)
+            self._file_offsets = await to_end_off_loop(_merge, self._path, dirty)
             for queue, offset in dirty.items():
                 self._ledger.mark_stored(queue, offset)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -133,7 +134,13 @@ class StagedWriter(ClientLifecycle):
 
         async def ask(left_ms: float) -> StagedReply:
             address = await self._master(queue)
-            reply = await self._running().rpc.call(address, header, packed_rows, timeout_ms=left_ms)
+            try:
+                reply = await self._running().rpc.call(
+                    address, header, packed_rows, timeout_ms=left_ms
+                )
+            except OrbitError as error:
+                await self._look_for_master(queue, error)
+                raise
             return StagedReply.decode(reply.fields)
 
         return await self._retry(ask, self._clock.monotonic_ms() + timeout_ms)
@@ -287,6 +294,14 @@ class StagedWriter(ClientLifecycle):
         if address is None:
             raise BrokerUnknownError(queue.broker_name, topic=queue.topic)
         return address
+
+    async def _look_for_master(self, queue: MessageQueue, error: OrbitError) -> None:
+        """Look up the route again after a failure that may mean that a broker was replaced."""
+        if isinstance(error, RemoteError) and error.code != ResponseCode.SERVICE_NOT_AVAILABLE:
+            return
+        # The next attempt reports what is wrong.
+        with suppress(OrbitError):
+            await self._running().routes.refresh(queue.topic)
 
     async def _retry(self, ask: Callable[[float], Awaitable[T]], end_ms: float) -> T:
         """Ask until it succeeds; raises a failure that is final, or the last one."""
