@@ -21,16 +21,15 @@ from orbitmq.client.aio import Producer, PullConsumer
 from orbitmq.client.core.consuming.received_message import received_messages
 from orbitmq.client.core.sending.send_results import Durability, SendResult
 from orbitmq.clock import SystemClock
-from orbitmq.errors import OrbitError, RemoteError, SendError
+from orbitmq.errors import OrbitError, RemoteError, SendError, StateError
 from orbitmq.protocol.codes import RequestCode, ResponseCode
-from orbitmq.protocol.command import Command, request
-from orbitmq.protocol.failures import raise_for_failure
-from orbitmq.protocol.headers import Long
+from orbitmq.protocol.command import Command
 from orbitmq.protocol.requests.offsets import GetCommittedOffset, OffsetReply
-from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
 from orbitmq.protocol.requests.statistics import GetRuntime
 from orbitmq.record.message_id import decode_message_id
 from orbitmq.transport.rpc_client import RpcClient
+from tests.replication.asking import ASK_TIMEOUT_MS as CALL_TIMEOUT_MS
+from tests.replication.asking import pull
 from tests.replication.cluster import Cluster, Server
 from tests.replication.history import (
     Assigned,
@@ -50,8 +49,7 @@ from tests.replication.history import (
 )
 
 CLOCK: Final = SystemClock()
-CALL_TIMEOUT_MS: Final = 1_000
-GROUP, AUDITORS = "consumers", "auditors"
+GROUP: Final = "consumers"
 _SEND_PAUSE_MS: Final = 8
 _IDLE_PAUSE_MS: Final = 20
 _FAILED_PAUSE_MS: Final = 50
@@ -178,21 +176,28 @@ class Consuming:
         """Read a queue from its committed offset, again after each failure."""
         for life in itertools.count(1):
             try:
+                reign = self._cluster.reigns[queue.broker]
                 offset = await consumer.committed(client_queue(queue)) or 0
+                server = self._server(RequestCode.QUERY_CONSUMER_OFFSET, queue)
+                self._check_past(server, queue, reign)
                 member = f"member {life}"
                 self._history.record(
                     Assigned(group=GROUP, member=member, queue=queue, start=offset)
                 )
                 while True:
-                    offset = await self._step(consumer, member, queue, offset)
+                    offset = await self._step(consumer, member, queue, offset, reign)
                     self.reached[queue] = offset
             except OrbitError:
                 await CLOCK.sleep_ms(_FAILED_PAUSE_MS)
 
-    async def _step(self, consumer: PullConsumer, member: str, queue: Queue, offset: int) -> int:
+    async def _step(
+        self, consumer: PullConsumer, member: str, queue: Queue, offset: int, reign: int
+    ) -> int:
         """Get some messages and commit them; returns where to go on."""
         asked = len(self._history)
         result = await consumer.pull(client_queue(queue), "*", offset, _PULL_COUNT)
+        server = self._server(RequestCode.PULL_MESSAGE, queue)
+        self._check_past(server, queue, reign)
         if not result.messages:
             await CLOCK.sleep_ms(_IDLE_PAUSE_MS)
             return offset
@@ -204,7 +209,7 @@ class Consuming:
                     queue=queue,
                     offset=message.queue_offset,
                     value=message.body.decode().rstrip(),
-                    server=self._server(RequestCode.PULL_MESSAGE, queue),
+                    server=server,
                     asked=asked,
                 )
             )
@@ -223,6 +228,15 @@ class Consuming:
             )
         )
         return result.next_offset
+
+    def _check_past(self, server: str, queue: Queue, reign: int) -> None:
+        """Begin anew after a promotion, or if a server may show the past before it.
+
+        Clients are not told of promotions. One that keeps its position, and has read more than the
+        new master has, misses what is stored there up to its position.
+        """
+        if self._cluster.reigns[queue.broker] != reign or server in self._cluster.turning:
+            raise StateError(f"{queue.broker} has a new master, or {server} had one")
 
     def _server(self, code: int, queue: Queue) -> str:
         address = self._answering.addresses.get((code, str(queue.queue_id)), "")
@@ -286,7 +300,9 @@ class Auditing:
             reply = await self._pull(server, queue, offset, count=_PULL_COUNT)
             if offset == low:
                 end = int(reply.fields["maxOffset"])
+                # A promotion may have cut the queue below what was read before.
                 low = max(low, int(reply.fields["minOffset"])) if end > low else end
+                offset = min(offset, end)
             if reply.code != ResponseCode.SUCCESS:
                 break
             for message in received_messages(reply.body, queue.broker):
@@ -315,30 +331,20 @@ class Auditing:
         return end
 
     async def _pull(self, server: Server, queue: Queue, offset: int, *, count: int) -> Command:
-        header = PullMessages(
-            consumer_group=AUDITORS,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=Long(offset),
-            messages_max=count,
-            system_flag=int(PullFlag.SUBSCRIPTION),
-            commit_offset=Long(0),
-            suspend_timeout_ms=Long(0),
-            expression="*",
-            subscription_version=Long(0),
-            expression_type="TAG",
-            broker_name=queue.broker,
-        )
-        asked = request(header)
-        reply = await self._rpc.invoke(server.address, asked, timeout_ms=CALL_TIMEOUT_MS)
-        if "maxOffset" not in reply.fields:
-            raise_for_failure(asked, reply, server.address)
+        reply = await pull(self._rpc, server, queue, offset, count=count)
+        self._check_past(server)
         return reply
+
+    def _check_past(self, server: Server) -> None:
+        """Drop what a server shows while nobody knows of which past it is."""
+        if server.name in self._cluster.turning:
+            raise StateError(f"{server.name} may follow its new master, or not yet")
 
     async def _ask_log_end(self, server: Server) -> None:
         asked = len(self._history)
         reply = await self._rpc.call(server.address, GetRuntime(), timeout_ms=CALL_TIMEOUT_MS)
         end = int(json.loads(reply.body)["table"]["commitLogMaxOffset"])
+        self._check_past(server)
         self._history.record(
             LogEndSeen(server=server.name, broker=server.broker, end=end, asked=asked)
         )
@@ -359,6 +365,7 @@ class Auditing:
             if error.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
             offset = 0
+        self._check_past(server)
         self._history.record(
             CommittedSeen(group=GROUP, queue=queue, offset=offset, server=server.name, asked=asked)
         )

@@ -19,6 +19,7 @@ class Rule(Enum):
     FAILED = "a send that surely failed never appears"
     KNOWN = "what appears was sent"
     ANNOUNCED = "a promotion loses exactly what it announced"
+    SAFE = "a promotion loses nothing that the promoted slave has by its receipt"
     FENCED = "a master that knows of its successor acknowledges nothing"
     COMMITTED = "committed offsets never fall, but as far as a crash, promotion or owner explains"
     DELIVERED = "a group's committed offset passes no message that it did not get"

@@ -354,10 +354,20 @@ class Promoted(ServerEvent):
 
     deposed: str
     announced: tuple[Loss, ...] = ()
+    # Whether all slaves were asked, and none had more.
+    is_longest: bool = False
 
     def words(self) -> str:
         losses = ", ".join(map(str, self.announced)) or "nothing announced"
         return f"{self.server} takes the place of {self.deposed}, announced as lost: {losses}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotionRefused(ServerEvent):
+    """A slave was asked to become the master, and refused."""
+
+    def words(self) -> str:
+        return f"{self.server} refuses to be promoted"
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -380,6 +390,19 @@ class History(Sequence[Event]):
         numbered = replace(event, number=len(self._events), ms=self._now_ms())
         self._events.append(numbered)
         return numbered
+
+    def announce(self, promotion: Promoted, announced: tuple[Loss, ...]) -> None:
+        """Note what a promotion announced, once it is known."""
+        self._events[promotion.number] = replace(promotion, announced=announced)
+
+    def withdraw(self, promotion: Promoted) -> None:
+        """Note that a promotion was refused."""
+        self._events[promotion.number] = PromotionRefused(
+            number=promotion.number,
+            ms=promotion.ms,
+            server=promotion.server,
+            broker=promotion.broker,
+        )
 
     def __len__(self) -> int:
         return len(self._events)

@@ -62,6 +62,14 @@ class Messages:
         }
         return len(losses) >= ack.copies
 
+    def servers(self) -> dict[str, set[str]]:
+        """The servers of each broker, as far as their logs were seen."""
+        servers: dict[str, set[str]] = defaultdict(set)
+        for event in self.history:
+            if isinstance(event, LogEndSeen):
+                servers[event.broker].add(event.server)
+        return servers
+
     def claims(self) -> Iterator[Claim]:
         """Everything that says which value an offset has."""
         for ack in self.acks:
@@ -183,6 +191,44 @@ def announced(messages: Messages) -> Iterator[Violation]:
                 before.pop((shown.queue, shown.offset, shown.value))
 
 
+def lost_to(cut: Cut, messages: Messages) -> list[SendAcked]:
+    """The messages that a promotion lost, acknowledged before it or by the old master since."""
+    return [
+        ack
+        for ack in messages.acks
+        if (loss := cut.loss_of(ack.queue)) is not None
+        and ack.offset >= loss.kept
+        and cut.side(_seen(ack)) is Side.BEFORE
+    ]
+
+
+def safe(messages: Messages) -> Iterator[Violation]:
+    """Find messages that a promotion announced as lost, and that its slave has by their receipt.
+
+    It has what every server has; and if its log is the longest, what the old master and any slave
+    have.
+    """
+    servers = messages.servers()
+    for cut in messages.lineages.cuts:
+        event = cut.event
+        if not isinstance(event, Promoted):
+            continue
+        enough = 2 if event.is_longest else len(servers[event.broker])
+        for ack in lost_to(cut, messages):
+            if (
+                ack.copies >= enough > 0
+                and ack.server == event.deposed
+                and ack.number < event.number
+            ):
+                yield Violation(
+                    Rule.SAFE,
+                    f"{ack.value} has {ack.copies} copies, says its receipt, and a promotion "
+                    f"announces offset {ack.offset} of {ack.queue} as lost",
+                    (ack, event),
+                )
+                break
+
+
 def fenced(messages: Messages) -> Iterator[Violation]:
     """Find sends that a replaced master acknowledged though it knew."""
     for fence in messages.history:
@@ -209,10 +255,7 @@ def copied(messages: Messages) -> Iterator[Violation]:
 
     Logs only grow, but where power is lost or a promotion cuts them: nothing is said after that.
     """
-    servers = defaultdict(set)
-    for event in messages.history:
-        if isinstance(event, LogEndSeen):
-            servers[event.broker].add(event.server)
+    servers = messages.servers()
     cut_at = {cut.event.broker: cut.event.number for cut in reversed(messages.lineages.cuts)}
     everywhere = [ack for ack in messages.acks if ack.copies >= len(servers[ack.queue.broker]) > 0]
     reported = set()
@@ -433,4 +476,17 @@ def known(messages: Messages) -> Iterator[Violation]:
             )
 
 
-RULES = (kept, complete, copied, announced, fenced, one_value, grows, order, once, failed, known)
+RULES = (
+    kept,
+    complete,
+    copied,
+    announced,
+    safe,
+    fenced,
+    one_value,
+    grows,
+    order,
+    once,
+    failed,
+    known,
+)

@@ -23,6 +23,7 @@ from tests.replication.history import (
     Queue,
     Resumed,
     SendAcked,
+    ServerEvent,
     Started,
 )
 from tests.replication.lineages import Seen
@@ -46,9 +47,12 @@ class _Progress:
     known: dict[str, list[_Known]] = field(default_factory=lambda: defaultdict(list))
     # Commits without an answer yet, by number.
     open: dict[int, CommitInvoked] = field(default_factory=dict)
+    # When a server became the master, or followed another one: what was asked before says nothing.
+    turned: dict[str, int] = field(default_factory=dict)
 
-    def add(self, server: str, offset: int, event: Event) -> None:
-        self.known[server].append(_Known(offset, event))
+    def add(self, server: str, offset: int, event: Event, *, asked: int) -> None:
+        if asked > self.turned.get(server, -1):
+            self.known[server].append(_Known(offset, event))
 
     def rewind(self, offset: int) -> None:
         """The owner goes back: what was known above does not count any more."""
@@ -70,7 +74,7 @@ class _Progress:
 def committed(messages: Messages, promises: Promises) -> Iterator[Violation]:
     """Find committed offsets that fell further than anything explains."""
     groups: dict[tuple[str, Queue], _Progress] = defaultdict(_Progress)
-    contact = _Contact()
+    contact = _Contact(promises)
     for event in messages.history:
         contact.note(event)
         if isinstance(event, (Assigned, CommitInvoked, CommitAcked)):
@@ -78,11 +82,11 @@ def committed(messages: Messages, promises: Promises) -> Iterator[Violation]:
         elif isinstance(event, CommittedSeen):
             progress = groups[event.group, event.queue]
             yield from _fallen(progress, event, messages.history)
-            progress.add(event.server, event.offset, event)
+            progress.add(event.server, event.offset, event, asked=event.asked)
         elif isinstance(event, (Killed, PowerLost, Promoted, Followed)):
             for (_, queue), progress in groups.items():
                 if queue.broker == event.broker:
-                    _note_server(progress, event, contact, promises)
+                    _note_server(queue, progress, event, contact, promises)
 
 
 def _note(progress: _Progress, event: Assigned | CommitInvoked | CommitAcked) -> None:
@@ -93,10 +97,11 @@ def _note(progress: _Progress, event: Assigned | CommitInvoked | CommitAcked) ->
             progress.open[event.number] = event
             progress.rewind(event.offset)
         case CommitAcked() if progress.open.pop(event.commit, None) is not None:
-            progress.add(event.server, event.offset, event)
+            progress.add(event.server, event.offset, event, asked=event.commit)
 
 
 def _note_server(
+    queue: Queue,
     progress: _Progress,
     event: Killed | PowerLost | Promoted | Followed,
     contact: _Contact,
@@ -108,19 +113,27 @@ def _note_server(
             progress.fall_back(worked_ms - promises.persist_interval_ms - promises.slack_ms)
         case Promoted():
             synced_ms = contact.synced_until(event) - promises.sync_interval_ms - promises.slack_ms
-            progress.known[event.server] += [
-                _Known(each.offset, each.event)
-                for each in progress.known[event.deposed]
-                if each.event.ms <= synced_ms
+            # A new master lowers committed offsets to the ends of its queues.
+            ends = [each.kept for each in event.announced if each.queue == queue]
+            progress.known[event.server] = [
+                _Known(min([each.offset, *ends]), each.event)
+                for each in (
+                    *progress.known[event.server],
+                    *(one for one in progress.known[event.deposed] if one.event.ms <= synced_ms),
+                )
             ]
+            progress.turned[event.server] = event.number
         case Followed():
             # What it has now is its master's.
             progress.known.pop(event.server, None)
+            progress.turned[event.server] = event.number
 
 
 def _fallen(
     progress: _Progress, seen: CommittedSeen, history: Sequence[Event]
 ) -> Iterator[Violation]:
+    if seen.asked <= progress.turned.get(seen.server, -1):
+        return
     highest = progress.highest(seen.server, seen.asked)
     if highest is None or seen.offset >= highest.offset:
         return
@@ -149,20 +162,31 @@ def _fallen(
 class _Contact:
     """Until when servers worked, and slaves were in contact with their master."""
 
-    def __init__(self) -> None:
+    def __init__(self, promises: Promises) -> None:
+        # So long a slave must follow until it surely has what its master knew before.
+        self._sync_ms = promises.sync_interval_ms + promises.slack_ms
         self._lost_ms: dict[str, float] = {}
+        self._followed_ms: dict[str, float] = {}
         self._paused_ms: dict[str, float] = {}
 
     def note(self, event: Event) -> None:
         match event:
             case LagBegan():
-                self._lost_ms.setdefault(event.server, event.ms)
+                if self._is_synced(event):
+                    self._lost_ms[event.server] = event.ms
+                self._followed_ms.pop(event.server, None)
             case Followed():
-                self._lost_ms.pop(event.server, None)
+                self._followed_ms.setdefault(event.server, event.ms)
             case Paused():
                 self._paused_ms[event.server] = event.ms
             case Resumed() | Started():
                 self._paused_ms.pop(event.server, None)
+
+    def _is_synced(self, event: ServerEvent) -> bool:
+        if event.server not in self._lost_ms:
+            return True
+        followed_ms = self._followed_ms.get(event.server)
+        return followed_ms is not None and event.ms - followed_ms >= self._sync_ms
 
     def worked_until(self, crash: Killed | PowerLost) -> float:
         """When a server wrote something at last: before a pause, if it was killed in one."""
@@ -170,7 +194,7 @@ class _Contact:
 
     def synced_until(self, promotion: Promoted) -> float:
         """When a slave learnt something at last."""
-        return self._lost_ms.get(promotion.server, promotion.ms)
+        return promotion.ms if self._is_synced(promotion) else self._lost_ms[promotion.server]
 
 
 def delivered(messages: Messages) -> Iterator[Violation]:

@@ -1,7 +1,8 @@
 """A schedule: which faults come when, chosen by a seed. The same seed chooses the same faults.
 
 Every fault ends by itself, and before the schedule does: servers are started again, links healed.
-Two faults never hit one server or one link at a time.
+Two faults never hit one server or one link at a time. In groups with slaves, one may be promoted
+besides; what is left of a promotion is done after the span of time.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ AT_ONCE: Final = frozenset({Kind.CUT, Kind.RESET, Kind.HALF_OPEN_OPENER, Kind.HA
 _SHORTEST_MS: Final = 100
 _LONGEST_MS: Final = 2_000
 _SHARE_OF_SERVERS: Final = 0.35
+_SHARE_OF_RETURNS: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +76,61 @@ def schedule(
             busy_until[subject] = at_ms + lasts_ms
         at_ms += chance.randrange(50, 800)
     return faults
+
+
+class Fate(Enum):
+    """What becomes of a master before a slave takes its place."""
+
+    KILLED = "is killed"
+    STOPPED = "is stopped"
+    PAUSED = "stands still"
+    CUT_OFF = "is cut off from everybody"
+    CUT_FROM_GROUP = "is cut off from its slaves and the name server, not from clients"
+    ALIVE = "lives"
+
+
+# How a slave may lag when it is promoted.
+LAGS: Final = (Kind.REFUSE, Kind.SLOW, Kind.HOLD, Kind.DROP_BACK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promotion:
+    """A master comes to an end, a slave takes its place, and the old master returns."""
+
+    at_ms: int
+    broker: str
+    # What is done to the links to the master's log first, and for how long; None for nothing.
+    lag: Kind | None
+    lag_ms: int
+    fate: Fate
+    # How long it takes the operator to promote a slave, and the old master to return after that.
+    wait_ms: int
+    away_ms: int
+    # Whether the old master is promoted in its turn, once it follows.
+    returns: bool
+
+    def __str__(self) -> str:
+        lag = f"its log {self.lag.value} for {self.lag_ms} ms, " if self.lag else ""
+        returns = ", and is promoted then" if self.returns else ""
+        return (
+            f"at {self.at_ms} ms the master of {self.broker}: {lag}it {self.fate.value}, a slave is "
+            f"promoted {self.wait_ms} ms later, it returns after {self.away_ms} ms{returns}"
+        )
+
+
+def promotions(seed: int, *, brokers: Sequence[str], span_ms: int) -> list[Promotion]:
+    """Choose a promotion for each group."""
+    chance = random.Random(f"promotions {seed}")
+    return [
+        Promotion(
+            at_ms=chance.randrange(300, span_ms // 3),
+            broker=broker,
+            lag=chance.choice((None, *LAGS)),
+            lag_ms=chance.randrange(100, 1_000),
+            fate=chance.choice(list(Fate)),
+            wait_ms=chance.randrange(300),
+            away_ms=chance.randrange(1_500),
+            returns=chance.random() < _SHARE_OF_RETURNS,
+        )
+        for broker in brokers
+    ]

@@ -53,6 +53,11 @@ def _copied(*, copies: int, slave_end: int) -> Telling:
     return tell
 
 
+def _two_logs(story: Story) -> Story:
+    """A master and its slave."""
+    return story.log_end(0).log_end(0, server=SLAVE)
+
+
 def _late_commit(story: Story) -> None:
     story.assign().commit(5)
     story.begin_commit(6)
@@ -158,6 +163,14 @@ PLANTED: list[tuple[str, Rule, Telling, Telling]] = [
         Rule.ANNOUNCED,
         lambda s: s.send("A", "B").promote(1, 2).end("A", "B", server=SLAVE),
         lambda s: s.send("A", "B").promote(1, 2).scan("A", "B").end("A", server=SLAVE),
+    ),
+    (
+        "what every server has is announced as lost",
+        Rule.SAFE,
+        lambda s: _two_logs(s).send("A", "B", copies=2).promote(1, 2).end("A", server=SLAVE),
+        lambda s: (
+            _two_logs(s).send("A", copies=2).send("B", first=1).promote(1, 2).end("A", server=SLAVE)
+        ),
     ),
     (
         "what the new master acknowledged is gone",
@@ -373,13 +386,13 @@ PLANTED: list[tuple[str, Rule, Telling, Telling]] = [
         "a promotion takes more than the last interval",
         Rule.COMMITTED,
         lambda s: (
-            s.assign().commit(5).wait(SYNC_MS + SLACK_MS).promote(0, 0).committed(4, server=SLAVE)
+            s.assign().commit(5).wait(SYNC_MS + SLACK_MS).promote(5, 5).committed(4, server=SLAVE)
         ),
         lambda s: (
             s.assign()
             .commit(5)
             .wait(SYNC_MS + SLACK_MS - 1)
-            .promote(0, 0)
+            .promote(5, 5)
             .committed(4, server=SLAVE)
         ),
     ),
@@ -392,7 +405,7 @@ PLANTED: list[tuple[str, Rule, Telling, Telling]] = [
             .lag()
             .follow(SLAVE)
             .wait(SYNC_MS + SLACK_MS)
-            .promote(0, 0)
+            .promote(5, 5)
             .committed(4, server=SLAVE)
         ),
         lambda s: (
@@ -400,7 +413,7 @@ PLANTED: list[tuple[str, Rule, Telling, Telling]] = [
             .commit(5)
             .lag()
             .wait(SYNC_MS + SLACK_MS)
-            .promote(0, 0)
+            .promote(5, 5)
             .committed(4, server=SLAVE)
         ),
     ),

@@ -7,7 +7,16 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.replication.schedule import AT_ONCE, OF_SERVERS, Fault, Kind, schedule
+from tests.replication.schedule import (
+    AT_ONCE,
+    LAGS,
+    OF_SERVERS,
+    Fate,
+    Fault,
+    Kind,
+    promotions,
+    schedule,
+)
 
 SERVERS = ["a-0", "a-1"]
 LINKS = ["clients to a-0", "a-1 to a-0's log"]
@@ -27,6 +36,20 @@ def test_seeds_choose_every_kind_of_fault() -> None:
     kinds = Counter(fault.kind for seed in range(100) for fault in _schedule(seed))
 
     assert set(kinds) == set(Kind)
+
+
+def test_seeds_choose_every_kind_of_promotion() -> None:
+    chosen = [
+        plan
+        for seed in range(200)
+        for plan in promotions(seed, brokers=["a", "b"], span_ms=SPAN_MS)
+    ]
+
+    assert {plan.broker for plan in chosen} == {"a", "b"}
+    assert {(plan.fate, plan.lag) for plan in chosen} == {
+        (fate, lag) for fate in Fate for lag in (None, *LAGS)
+    }
+    assert chosen[:2] == promotions(0, brokers=["a", "b"], span_ms=SPAN_MS)
 
 
 @given(st.integers(0, 2**32))

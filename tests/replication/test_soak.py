@@ -21,7 +21,7 @@ ROWS = [
         FIRST_SEED + number,
         str(shape_of(FIRST_SEED + number)),
         12,
-        Counter(acked=1234, failed=5, unknown=6, delivered=1240),
+        Counter(acked=1234, failed=5, unknown=6, delivered=1240, promoted=1, lossy=1, lost=7),
         result,
     )
     for number, result in enumerate(["passed", "FAILED, 2 problems: x is lost", "passed"])

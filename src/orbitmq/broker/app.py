@@ -55,6 +55,7 @@ from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.ports import FAST_LANE, REPLICATION, check_port, find_port
 from orbitmq.broker.refusals import code_of
 from orbitmq.broker.registration import Registration
+from orbitmq.broker.replication.after_cut import lower_after_cut
 from orbitmq.broker.replication.assembly import Replication, check_role
 from orbitmq.broker.replication.config import BrokerRole, ReplicationConfig
 from orbitmq.broker.replication.epoch import ChangedRole, EpochFile, Role
@@ -81,6 +82,7 @@ from orbitmq.broker.transactions.assembly import Transactions
 from orbitmq.broker.transactions.preparing import Preparing
 from orbitmq.clock import SystemClock
 from orbitmq.disk import off_loop
+from orbitmq.errors import OrbitError
 from orbitmq.lifecycle import OwnedTasks, Periodic, RunOnce
 from orbitmq.model import property_names
 from orbitmq.model.queues import PhysicalOffset
@@ -108,7 +110,6 @@ if TYPE_CHECKING:
 
     from orbitmq.broker.replication.group_view import Successor
     from orbitmq.clock import Clock
-    from orbitmq.model.topics import TopicConfig
     from orbitmq.model.versions import DataVersion
     from orbitmq.protocol.requests.registration import RegisterBrokerReply
     from orbitmq.settings import Changed
@@ -234,7 +235,6 @@ class Broker:
         )
         self.locks = QueueLocks(clock=self._clock)
         self._notices = MemberNotices(config=self._config, groups=self.groups)
-        self._recovered_topics: list[TopicConfig] = []
         self._lock_file = LockFile(
             settings.of(StoreConfig).root.expanduser() / OWN_FOLDER, self.locks, modes
         )
@@ -298,11 +298,9 @@ class Broker:
             if self.replication.waits_for_slaves:
                 await self._wait_for_slaves(early)
             await self.replication.begin()
-            await self._add_topics_not_copied()
             await self._load_services()
             for server in self._servers:
                 server.serve(self._handlers)
-        self._report_lost_tables()
         self._is_loaded = True
         # What is started here stops in reverse order, even if the start fails halfway.
         closing = self._opened
@@ -333,8 +331,6 @@ class Broker:
             self._exactly_once.deciding.start()
             closing.push_async_callback(self._exactly_once.deciding.stop)
         await self._start_part(self.registration)
-        # A sync master may have reported before they were found.
-        self.registration.topics_changed(self._recovered_topics)
         # What was started early stops with the rest.
         early.pop_all()
         self._is_started = True
@@ -409,9 +405,19 @@ class Broker:
     async def _load_tables(self) -> None:
         queues = self.store.queues()
         await self.topics.load(partial(recovered_topics, queues, self.store.memory_topics))
+        if not self.replication.is_slave:
+            await self._add_topics_not_copied()
         for table in (self.groups, self.offsets, self._delay_progress, self._lock_file):
             await table.load()
+        report_lost(
+            queues=queues,
+            topics=self.topics.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            delays=self._delay_progress,
+        )
         self.offsets.note_commits(on=self.replication.is_slave)
+        await lower_after_cut(self.store, self.offsets, self._delay_progress)
         if self.replication.is_slave:
             return
         for name in {*self.topics.topics, *self.store.memory_topics}:
@@ -421,24 +427,18 @@ class Broker:
     async def _add_topics_not_copied(self) -> None:
         """List the topics of messages that a promoted slave copied without their tables.
 
-        Before the first message of its epoch only: what is missing later was deleted.
+        Before the first message of its epoch only: what is missing later was deleted. And before
+        slaves can ask: they delete what their master does not have.
         """
-        epochs = self.epochs
-        if epochs.began_at.get(epochs.epoch) == self.store.log_end:
-            found = topics_not_copied(
-                self.store.queues(), self.store.memory_topics, self.topics.topics
+        if self.epochs.began_at.get(self.epochs.epoch) != self.store.log_end:
+            return
+        queues = await off_loop(self.store.appended_queues)
+        try:
+            await self.topics.add_recovered(
+                topics_not_copied(queues, self.store.memory_topics, self.topics.topics)
             )
-            await self.topics.add_recovered(found)
-            self._recovered_topics = list(found.values())
-
-    def _report_lost_tables(self) -> None:
-        report_lost(
-            queues=self.store.queues(),
-            topics=self.topics.topics,
-            groups=self.groups,
-            offsets=self.offsets,
-            delays=self._delay_progress,
-        )
+        except OrbitError as error:
+            log.error("topics not recovered reason=%s", error)  # noqa: TRY400  # says it all
 
     async def _load_services(self) -> None:
         """Load what only a master does: exactly-once writes, timers, transactions."""
@@ -708,6 +708,7 @@ class Broker:
                 keep_locks=self._lock_file.follow,
                 keeps_timers=self._follows_official_master,
             ).copy_from,
+            forget_commits=lambda: self.offsets.forget_commits(self.offsets.commits_here),
             epochs=self.epochs,
             cut=self._cut,
             config=self._replication_config(),

@@ -95,7 +95,7 @@ class LocalBroker:
         image = self._folder.with_name(f"{self.name}.killed")
         try:
             await running.abort()
-            await off_loop(lambda: shutil.copytree(self._folder, image, copy_function=_copy))
+            await off_loop(copy_running_store, self._folder, image)
         finally:
             await running.stop()
         await off_loop(lambda: shutil.rmtree(self._folder))
@@ -126,6 +126,15 @@ class LocalBroker:
                 attributes=attributes or None,
             ),
         )
+
+
+def copy_running_store(store: Path, image: Path) -> None:
+    """Copy the store of a broker that may still be writing, as a kill would leave it."""
+    log = "commitlog"
+    shutil.copytree(store, image, copy_function=_copy, ignore=shutil.ignore_patterns(log))
+    # Last: the other files must not refer to what it does not have.
+    if (store / log).exists():
+        shutil.copytree(store / log, image / log, copy_function=_copy)
 
 
 def _copy(source: str, target: str) -> None:

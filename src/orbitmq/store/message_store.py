@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.clock import SystemClock
 from orbitmq.errors import DiskFullError, MessageError, StateError, StoreError
-from orbitmq.model.queues import PhysicalOffset, QueueOffset
+from orbitmq.model.queues import PhysicalOffset, QueueBounds, QueueOffset
 from orbitmq.record.hosts import encode_host
 from orbitmq.store.config import FlushMode, StoreConfig
 from orbitmq.store.index.consume_queue import EXTENSION_FOLDER
@@ -421,13 +421,18 @@ class MessageStore(StoredMessages):
         appended = self.appender.next_offset(topic.encode(), queue_id)
         return super().end_of(topic, queue_id) if appended is None else appended
 
-    def appended_ends(self) -> dict[tuple[str, int], QueueOffset]:
-        """Where queues end, with what is in the log and not visible yet; blocks."""
+    def appended_queues(self) -> list[QueueBounds]:
+        """The bounds of every queue, with what is in the log and not visible yet; blocks."""
         visible, end = self.visible, self._log.end
-        ends = {(each.topic, each.queue_id): QueueOffset(each.end) for each in self.queues()}
+        found = {(each.topic, each.queue_id): each for each in self.queues()}
         hidden = ends_after(self._log, visible, end, self._parts.deleted_topics)
-        # More may have become visible meanwhile.
-        return ends | {queue: max(end, ends.get(queue, end)) for queue, end in hidden.items()}
+        for (topic, queue_id), queue_end in hidden.items():
+            known = found.get((topic, queue_id))
+            # More may have become visible meanwhile.
+            if known is None or known.end < queue_end:
+                start = known.start if known is not None else QueueOffset(0)
+                found[topic, queue_id] = QueueBounds(topic, queue_id, start, queue_end)
+        return list(found.values())
 
     # --- inside -------------------------------------------------------------------------------
 

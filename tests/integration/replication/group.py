@@ -15,6 +15,7 @@ from orbitmq.broker.app import Broker, load_settings
 from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.broker.replication.log_stream import PIECE, REPORT
 from orbitmq.clock import Clock
+from orbitmq.embedded.local_broker import copy_running_store
 from orbitmq.nameserver import app as name_server_app
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Long
@@ -119,14 +120,13 @@ class Group:
             self._opened.push_async_callback(self._name_server.stop)
         await self.rpc.start()
         self._opened.push_async_callback(self.rpc.stop)
-        self._opened.push_async_callback(self.stop_all)
+        self._opened.push_async_callback(self._stop_all)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
-    async def stop_all(self) -> None:
-        """Stop all brokers cleanly."""
+    async def _stop_all(self) -> None:
         # Slaves last: a master that stops waits for them.
         for broker_id in sorted(self._running):
             await self.stop(broker_id)
@@ -214,7 +214,7 @@ class Group:
         folder = self.folder / str(broker_id)
         image = folder.with_name(f"{broker_id}.killed")
         await running.abort()
-        await asyncio.to_thread(shutil.copytree, folder, image)
+        await asyncio.to_thread(copy_running_store, folder, image)
         await running.stop()
         await asyncio.to_thread(shutil.rmtree, folder)
         image.rename(folder)

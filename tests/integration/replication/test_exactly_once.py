@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import msgspec
 import pytest
 
 from orbitmq.client.aio import Admin
+from orbitmq.embedded.local_broker import copy_running_store
+from orbitmq.errors import TransportError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.command import Command, request
 from orbitmq.protocol.headers import Header, Long
@@ -86,7 +90,11 @@ def status_of(reply: Command) -> BatchStatus:
 
 
 async def listed(group: Group, broker_id: int) -> QueryPage:
-    reply = await group.rpc.call(group.address(broker_id), ListQueries(limit=10))
+    return await listed_at(group, group.address(broker_id))
+
+
+async def listed_at(group: Group, address: str) -> QueryPage:
+    reply = await group.rpc.call(address, ListQueries(limit=10))
     return msgspec.json.decode(reply.body, type=QueryPage)
 
 
@@ -265,17 +273,14 @@ async def test_a_restarted_master_knows_decisions_that_its_slave_does_not_have(
         deciding.cancel()
 
         starting = asyncio.create_task(group.start(0))
-        silent: HandSlave | None = None
-        while silent is None:
-            try:
-                silent = await group.connect_slave()
-            except OSError:
-                await asyncio.wait([starting], timeout=0.05)
+        silent = await connected(group, starting)
         await silent.report(behind)
         master = await starting
 
         # It was read though no slave has it, so that no other decision can be taken.
         assert master.store.visible >= behind
+        # Its steps wait for slaves that are connected.
+        silent.close()
         await until(lambda: bodies(group) == Counter(BODIES))
 
 
@@ -314,3 +319,46 @@ async def test_a_promotion_names_the_batches_that_it_would_undo(tmp_path: Path) 
         (undone,) = plan.undone
         assert (undone.query, undone.kept, undone.last) == ("q", -1, 0)
         assert undone.known_by == group.address(0)
+
+
+async def test_a_master_that_starts_tells_batches_from_its_log(tmp_path: Path) -> None:
+    async with Group(tmp_path) as group:
+        slave = await with_hand_slave(group, slaveTimeout="60000")
+        for step in (stage, appoint):
+            await confirmed(slave, step(group))
+        before, address = group.brokers[0].store.log_end, group.address()
+        deciding = asyncio.create_task(decide(group))
+        await until_appended(group, before)
+        end = group.brokers[0].store.log_end
+        # As a kill leaves it; the broker itself may complete the step then, and stop.
+        await asyncio.to_thread(copy_running_store, group.folder / "0", tmp_path / "image")
+        slave.close()
+        await deciding
+        await group.stop(0)
+        shutil.rmtree(group.folder / "0")
+        (tmp_path / "image").rename(group.folder / "0")
+
+        starting = asyncio.create_task(group.start(0))
+        again = await connected(group, starting)
+        page: QueryPage | None = None
+        while page is None:
+            with suppress(TransportError):
+                page = await listed_at(group, address)
+
+        # Its states are not loaded yet: an empty answer would say that they were forgotten.
+        assert page.from_log
+        assert [one.decided for one in page.queries] == [0]
+        await again.report(end)
+        await starting
+        assert not (await listed(group, 0)).from_log
+        again.close()
+        await until(lambda: bodies(group) == Counter(BODIES))
+
+
+async def connected(group: Group, starting: asyncio.Task[Any]) -> HandSlave:
+    """A slave of a master that starts."""
+    while True:
+        try:
+            return await group.connect_slave()
+        except OSError:
+            await asyncio.wait([starting], timeout=0.05)

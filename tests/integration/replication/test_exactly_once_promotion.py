@@ -157,7 +157,7 @@ async def site_at(
     ):
         await asyncio.gather(_start(first, options), _start(second, options))
         yield Site({A: first, B: second}, writer, admin)
-        await asyncio.gather(first.stop_all(), second.stop_all())
+        await asyncio.gather(_stop(first), _stop(second))
 
 
 async def _start(group: Group, options: Mapping[str, str]) -> None:
@@ -167,6 +167,14 @@ async def _start(group: Group, options: Mapping[str, str]) -> None:
     gate = master.replication.gate
     if gate is not None:
         await until(lambda: not gate.is_short)
+
+
+async def _stop(group: Group) -> None:
+    """Stop brokers, slaves first if nothing waits for them: what they ask for is answered late."""
+    brokers = group.brokers
+    waits = any(broker.replication.gate is not None for broker in brokers.values())
+    for number in sorted(brokers, key=lambda number: brokers[number].replication.is_slave is waits):
+        await group.stop(number)
 
 
 # --- nothing is lost ------------------------------------------------------------------------------

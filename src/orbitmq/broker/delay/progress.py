@@ -73,6 +73,15 @@ class DelayProgress:
         await self._file.change(replaced)
         self.is_written = True
 
+    async def forget(self) -> None:
+        """Begin anew: delayed messages are delivered again, unless a master's progress comes."""
+
+        def emptied(document: DelayDocument) -> DelayDocument:
+            return DelayDocument(data_version=document.data_version.next(self._clock.now_ms()))
+
+        await self._file.change(emptied)
+        self.is_written = True
+
     async def save(self, offsets: Mapping[int, QueueOffset]) -> None:
         """Write the next offsets to the file."""
 

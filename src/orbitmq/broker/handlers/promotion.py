@@ -113,9 +113,9 @@ class PromotionRequests:
     def _queue_ends(self, after: str, limit: int) -> bytes:
         log_end = self.store.log_end
         by_topic: dict[str, dict[int, int]] = {}
-        for (topic, queue_id), end in self.store.appended_ends().items():
-            if topic > after and end:
-                by_topic.setdefault(topic, {})[queue_id] = end
+        for queue in self.store.appended_queues():
+            if queue.topic > after and queue.end:
+                by_topic.setdefault(queue.topic, {})[queue.queue_id] = queue.end
         page: dict[str, dict[int, int]] = {}
         count = 0
         for topic in sorted(by_topic):

@@ -15,7 +15,7 @@ from orbitmq.broker.replication.group_view import read_standing
 from orbitmq.broker.replication.log_comparison import Difference, LogComparison
 from orbitmq.broker.replication.log_receiver import LogReceiver
 from orbitmq.disk import off_loop
-from orbitmq.errors import CopyError, NeedsOrbitError, OrbitError
+from orbitmq.errors import CopyError, NeedsOrbitError, OrbitError, StateError
 from orbitmq.lifecycle import OwnedTasks, Periodic
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.headers import Long
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TABLES_INTERVAL_MS: Final = 3000
-_SEARCH_INTERVAL_MS: Final = 5000
+_SEARCH_INTERVAL_MS: Final = 2000
 _FOLLOW_WAIT_MS: Final = 1000
 _RETRY_MS: Final = 500
 _LOOK_MS: Final = 100
@@ -59,6 +59,7 @@ class Following:
         log_file_bytes: int,
         register: Callable[[], Awaitable[None]],
         copy_tables: Callable[[str], Awaitable[None]],
+        forget_commits: Callable[[], None],
         epochs: EpochFile,
         cut: Callable[[PhysicalOffset, int], Awaitable[None]],
         config: ReplicationConfig,
@@ -67,8 +68,9 @@ class Following:
         """Prepare to follow.
 
         `register` asks the name servers who the master is, which arrives at `found`. `copy_tables`
-        copies the master's topics, groups and progress. `cut` cuts the log from an offset on, under
-        the epoch of the master, and starts the broker again.
+        copies the master's topics, groups and progress. `forget_commits` drops what clients committed
+        here under an older master: other messages may be at these offsets. `cut` cuts the log from
+        an offset on, under the epoch of the master, and starts the broker again.
         """
         self._store = store
         self._rpc = rpc
@@ -77,26 +79,27 @@ class Following:
         self._log_file_bytes = log_file_bytes
         self._register = register
         self._copy_tables = copy_tables
+        self._forget_commits = forget_commits
         self._epochs = epochs
         self._cut = cut
         self._config = config
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        # The master's address for requests, and the one for its log; empty if nobody knows.
-        self._master = ""
-        self._log_address = config.master_address
+        # The master's address for requests, and the one for its log; empty if nobody knows. Replaced
+        # as one: the log must be copied from the master that it was compared with.
+        self._found = ("", config.master_address)
         self._log_comparison = LogComparison(store=store, rpc=rpc)
         self._seen: MasterSeen | None = None
-        # Whether the master is one of RocketMQ's, as far as it was asked.
-        self.master_is_official = False
         # From where on this log is not that of the master; None if it is, or nobody has compared.
         self.differs_from: PhysicalOffset | None = None
+        # Whether the master is one of RocketMQ's, as far as it was asked.
+        self.master_is_official = False
         # The start of the master's log, when it was last asked.
         self._kept_from = PhysicalOffset(0)
         store.protect_log_from(lambda: self._kept_from, _NEEDED_BY)
         self._receiver = LogReceiver(
             store=store,
-            address=lambda: self._log_address if self._master else "",
+            address=self._log_address,
             prepare=self._prepare,
             config=config,
             clock=clock,
@@ -111,7 +114,11 @@ class Following:
     @property
     def master(self) -> str:
         """The master's address; empty if nobody knows it."""
-        return self._master
+        return self._found[0]
+
+    def _log_address(self) -> str:
+        master, log_address = self._found
+        return log_address if master else ""
 
     @property
     def seen(self) -> MasterSeen | None:
@@ -121,7 +128,7 @@ class Following:
     async def master_answers(self) -> bool:
         """Whether the master still answers requests."""
         try:
-            await self._log_comparison.range_of(self._master)
+            await self._log_comparison.range_of(self.master)
         except OrbitError:
             return False
         return True
@@ -167,9 +174,9 @@ class Following:
         if not master or (not log_address and not self._config.master_address):
             return
         log_address = self._config.master_address or log_address
-        if (master, log_address) != (self._master, self._log_address):
+        if (master, log_address) != self._found:
             log.info("master found address=%s log=%s", master, log_address)
-            self._master, self._log_address = master, log_address
+            self._found = master, log_address
             self._receiver.reconnect()
 
     # --- tables ---------------------------------------------------------------------------------
@@ -178,7 +185,7 @@ class Following:
         # A link says that the logs are the same: another broker's tables could delete topics here.
         async with self._copying:
             if self.is_linked:
-                await self._copy_tables(self._master)
+                await self._copy_tables(self.master)
 
     async def _copy_now(self) -> None:
         with suppress(OrbitError):
@@ -191,16 +198,19 @@ class Following:
 
     # --- the log --------------------------------------------------------------------------------
 
-    def _prepare(self, _: str) -> None:
+    def _prepare(self, log_address: str) -> None:
         """Check that this log is a part of the master's; in the receiver's thread."""
-        checking = asyncio.run_coroutine_threadsafe(self._check(self._master), self._loop)
+        found = master, known_address = self._found
+        checking = asyncio.run_coroutine_threadsafe(self._check(master), self._loop)
         try:
             checking.result(_CHECK_TIMEOUT_S)
         except TimeoutError:
             checking.cancel()
             raise CopyError(
-                f"the master {self._master} took over {_CHECK_TIMEOUT_S} s to compare the logs"
+                f"the master {master} took over {_CHECK_TIMEOUT_S} s to compare the logs"
             ) from None
+        if self._found != found or known_address != log_address:
+            raise StateError(f"the master {master} was replaced while the logs were compared")
 
     async def _check(self, master: str) -> None:
         try:
@@ -235,6 +245,7 @@ class Following:
         standing = await read_standing(self._rpc, master, asked)
         if standing.epoch != epoch:
             raise CopyError(f"the master {master} has changed its epoch")
+        self._forget_commits()
         await self._epochs.adopt(standing.epochs)
 
     def _check_reply(self, master: str, reply: FollowReply) -> None:
@@ -254,14 +265,14 @@ class Following:
         last_link = None
         while True:
             link = self._receiver.link
-            if link is None or not self._master:
+            if link is None or not self.master:
                 await self._clock.sleep_ms(_LOOK_MS)
                 continue
             if link is not last_link:
                 last_link = link
                 self._tasks.start(self._copy_now(), name="tables of a new link")
             try:
-                reply = await self._ask(self._master, wait_ms=_FOLLOW_WAIT_MS)
+                reply = await self._ask(self.master, wait_ms=_FOLLOW_WAIT_MS)
                 limit: PhysicalOffset | None = PhysicalOffset(reply.visible)
                 self._kept_from = PhysicalOffset(reply.log_start)
             except NeedsOrbitError:
@@ -271,14 +282,14 @@ class Following:
             except OrbitError:
                 await self._clock.sleep_ms(_RETRY_MS)
                 continue
-            if self._receiver.link is link:
+            if self._receiver.link is link and link.address == self._log_address():
                 await off_loop(self._store.limit_visible, limit)
             if limit is None:
                 await self._clock.sleep_ms(_SEARCH_INTERVAL_MS)
 
     async def _ask_for_start(self) -> None:
         with suppress(OrbitError):
-            start, _ = await self._log_comparison.range_of(self._master)
+            start, _ = await self._log_comparison.range_of(self.master)
             self._kept_from = PhysicalOffset(start)
 
     async def _ask(self, master: str, *, wait_ms: int) -> FollowReply:

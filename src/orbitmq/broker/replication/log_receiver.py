@@ -148,7 +148,8 @@ class LogReceiver:
         stream = connect(address, _CONNECT_TIMEOUT_MS)
         self._stream = stream
         try:
-            if self._stopping.is_set():
+            # `stop` and `reconnect` end the stream if there is one already.
+            if self._stopping.is_set() or self._address() != address:
                 return
             self._heard_ms = self._clock.monotonic_ms()
             self._header_bytes = self._piece_left = 0

@@ -279,7 +279,8 @@ class QueueView:
                     f"{queue_text(behind[0].queue)} from {behind[0].start} to {behind[0].end}; "
                     f"waited {patience.waited_ms / 1000:.0f} s",
                     broker_names=names,
-                    hint="start the master, or set missingBrokers=wait",
+                    hint="start the master, or set missingBrokers=wait; to do without these messages, "
+                    "promote the slave",
                 )
             self._pause(patience.pause_ms)
 

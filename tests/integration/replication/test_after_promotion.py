@@ -1,0 +1,63 @@
+"""What a promoted slave and the master that it replaced keep beside the log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.protocol.codes import ResponseCode
+from tests.integration.replication.group import Group
+from tests.waiting import until
+
+
+@pytest.fixture
+async def group(tmp_path: Path) -> AsyncIterator[Group]:
+    async with Group(tmp_path) as group:
+        yield group
+
+
+async def test_a_topic_that_a_promoted_slave_had_not_copied_keeps_its_messages(
+    group: Group,
+) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+    await group.kill(0)
+    # It was created just before the master died.
+    await group.brokers[1].topics.delete("T")
+
+    await group.promote(1)
+    await group.start(0)
+    await group.until_linked(master=1)
+    await group.until_copied(0, master=1)
+    master, slave = group.brokers[1], group.brokers[0]
+    await until(lambda: slave.topics.data_version == master.topics.data_version)
+
+    assert slave.topics.get("T") == master.topics.get("T") is not None
+    assert [(await group.pull(number)).code for number in (1, 0)] == [ResponseCode.SUCCESS] * 2
+
+
+async def test_what_is_kept_about_a_log_is_lowered_after_it_was_cut(group: Group) -> None:
+    await group.pair()
+    await group.send(b"both")
+    await group.until_copied()
+    await group.stop(1)
+    await group.send(b"only the old master")
+    await group.commit("T", 2)
+    await group.stop(0)
+    await group.start(1)
+    await group.promote(1)
+    await group.stop(1)
+
+    # Nobody knows the new master but the name server's epoch: the log stays, until there is one.
+    await group.start(0)
+    assert group.brokers[0].offsets.queues("g", "T") == {0: 2}
+    await group.start(1)
+    await group.until_linked(master=1)
+    await group.until_copied(0, master=1)
+
+    broker = group.brokers[0]
+    assert broker.store.was_cut is None
+    assert broker.offsets.queues("g", "T").get(0, 0) <= 1
