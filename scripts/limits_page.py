@@ -267,6 +267,11 @@ COSTS = (
         f"locks, of {LOCKS_MAX:,}, for {LEASE_MS // 1000} s",
     ),
     Cost(
+        (_CODE.LIST_QUEUE_LOCKS,),
+        f"a list of {LOCKS_MAX:,} locks; the reply is made in a thread",
+        "nothing",
+    ),
+    Cost(
         (_CODE.UPDATE_AND_CREATE_TOPIC, _CODE.UPDATE_AND_CREATE_TOPIC_LIST),
         f"one write of the table of topics, in a thread; {PER_CHANGE_MAX:,} topics of "
         f"{QUEUES_MAX:,} queues, and one report to each name server",

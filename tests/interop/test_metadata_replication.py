@@ -14,6 +14,8 @@ from orbitmq import java_json
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
+from orbitmq.broker.groups.lock_file import LockFile
+from orbitmq.broker.groups.queue_locks import QueueLocks
 from orbitmq.broker.replication.metadata import MetadataCopy
 from orbitmq.broker.replication.timer_file import read_master_timers
 from orbitmq.broker.topics.system_topics import system_topics
@@ -66,6 +68,7 @@ class Slave:
             delays=self.delays,
             delete_topic=self._delete,
             log_end=lambda: 1 << 60,
+            keep_locks=LockFile(self.folder, QueueLocks(clock=clock)).follow,
             rpc=rpc,
             folder=self.folder,
             clock=clock,

@@ -711,6 +711,7 @@ class Broker:
                 folder=store_config.root.expanduser() / OWN_FOLDER,
                 clock=self._clock,
                 modes=store_config.modes,
+                keep_locks=self._lock_file.follow,
                 keeps_timers=self._follows_official_master,
             ).copy_from,
             forget_commits=lambda: self.offsets.forget_commits(self.offsets.commits_here),

@@ -13,6 +13,8 @@ from orbitmq import java_json
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
+from orbitmq.broker.groups.lock_file import LockFile
+from orbitmq.broker.groups.queue_locks import QueueLocks
 from orbitmq.broker.replication.metadata import MetadataCopy
 from orbitmq.broker.replication.timer_file import read_master_timers
 from orbitmq.broker.topics.system_topics import system_topics
@@ -98,6 +100,7 @@ async def make_slave(folder: Path, rpc: RpcClient) -> Slave:
         delays=delays,
         delete_topic=delete_topic,
         log_end=lambda: made.log_end,
+        keep_locks=LockFile(folder / "orbitmq", QueueLocks(clock=clock)).follow,
         rpc=rpc,
         folder=folder / "orbitmq",
         clock=clock,

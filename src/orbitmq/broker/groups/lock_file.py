@@ -9,6 +9,8 @@ appends lines, so that a request costs about as much disk as it has bytes. The f
 most of it is outdated. Files without line breaks are from older versions: [[group, broker name,
 topic, queue id, client id], …].
 
+A slave keeps the owners that its master has, in the same form, for its promotion.
+
 Threads: the event loop's; the file is written off it, by one write at a time.
 Crash: a torn last line is ignored. The file is not synced: after a power failure a machine takes
 longer to come back than any client trusts its lock.
@@ -25,7 +27,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from orbitmq.broker.groups.queue_locks import LOCKS_MAX
 from orbitmq.disk import PRIVATE, FileModes, make_folder, off_loop, open_file, to_end_off_loop
+from orbitmq.errors import ConfigFileError, ProtocolError
 from orbitmq.model.queues import MessageQueue
 
 if TYPE_CHECKING:
@@ -51,6 +55,8 @@ class LockFile:
         # Queues in the file, repeated ones too; None if it has to be replaced.
         self._entries: int | None = None
         self._is_failing = False
+        # What the master has; None if it was not asked yet.
+        self._followed: bytes | None = None
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
@@ -68,6 +74,25 @@ class LockFile:
         for (group, queue), owner in owners.items():
             if owner is not None:
                 self._locks.restore(group, queue, owner)
+
+    async def content(self) -> bytes:
+        """All owners, as in a new file."""
+        return await off_loop(_encode, list(self._locks.owners()))
+
+    async def follow(self, content: bytes) -> None:
+        """Replace the file by what the master has; raises ProtocolError if that is none."""
+        if content == self._followed:
+            return
+        await off_loop(_check, content)
+        async with self._writing:
+            try:
+                await to_end_off_loop(_keep, self._path, content, self._modes)
+            except OSError as error:
+                raise ConfigFileError(
+                    f"cannot write {self._path}: {error.strerror}",
+                    hint="the folder of the store must be writable, with room on its disk",
+                ) from error
+            self._followed = content
 
     async def save(self) -> None:
         """Write the owners that changed; concurrent callers share a write."""
@@ -128,16 +153,42 @@ def _encode(owners: Iterable[Owner]) -> bytes:
     )
 
 
+def _check(content: bytes) -> None:
+    """Raise ProtocolError unless the locks of a master can be restored from it."""
+    if not content:
+        return
+    if not content.endswith(b"\n"):
+        raise ProtocolError(f"it ends with {content[-60:]!r}, in the middle of a line")
+    try:
+        count = len(_decode(content))
+    except msgspec.MsgspecError as error:
+        raise ProtocolError(f"it is not a table of locks: {error}") from error
+    if count > LOCKS_MAX:
+        raise ProtocolError(f"it has {count} locks, of at most {LOCKS_MAX}")
+
+
 def _append(path: Path, owners: list[Owner], modes: FileModes) -> None:
     with os.fdopen(open_file(path, os.O_WRONLY | os.O_APPEND, modes), "ab") as file:
         file.write(_encode(owners))
 
 
 def _replace(path: Path, owners: list[Owner], modes: FileModes) -> None:
+    _replace_content(path, _encode(owners), modes)
+
+
+def _keep(path: Path, content: bytes, modes: FileModes) -> None:
+    """Keep the locks of a master; an empty file would count as damaged."""
+    if content:
+        _replace_content(path, content, modes)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _replace_content(path: Path, content: bytes, modes: FileModes) -> None:
     make_folder(path.parent, modes)
     temporary = path.with_name(f".{path.name}.tmp")
     with os.fdopen(
         open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, modes), "wb"
     ) as file:
-        file.write(_encode(owners))
+        file.write(content)
     temporary.replace(path)

@@ -54,7 +54,11 @@ class LockRequests:
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
-        return {RequestCode.LOCK_BATCH_MQ: self.lock, RequestCode.UNLOCK_BATCH_MQ: self.unlock}
+        return {
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+            RequestCode.LIST_QUEUE_LOCKS: self.list_all,
+        }
 
     async def lock(self, connection: Connection, request: Command) -> Command:
         """Take or renew locks; the reply lists the queues that the client now holds."""
@@ -82,6 +86,10 @@ class LockRequests:
             self.notices.send([self.members.take_lock_waiters(group)])
         await self.file.save()
         return request.reply()
+
+    async def list_all(self, _: Connection, request: Command) -> Command:
+        """Return the owners of all locks."""
+        return request.reply(body=await self.file.content())
 
     def _existing(self, asked: QueuesToLock) -> Iterator[MessageQueue]:
         """The queues that this broker has, with names of its own: those of the request are dropped."""

@@ -26,6 +26,7 @@ from orbitmq.protocol.requests.groups import (
     ListGroupConfigsReply,
 )
 from orbitmq.protocol.requests.key_values import KeyValueTable
+from orbitmq.protocol.requests.locking import ListQueueLocks
 from orbitmq.protocol.requests.metadata import GetTimerCheckpoint, TimerCheckpoint
 from orbitmq.protocol.requests.offsets import GetAllCommittedOffsets, GetDelayProgress
 from orbitmq.protocol.requests.statistics import GetRuntime
@@ -126,6 +127,13 @@ class MasterTables:
             if error.code == ResponseCode.SYSTEM_ERROR:
                 return None
             raise
+
+    async def locks(self) -> bytes | None:
+        """The owners of queue locks, as in the file of the master; None if that is not ours."""
+        try:
+            return (await self._ask(ListQueueLocks())).body
+        except NotSupportedError:
+            return None
 
     async def log_end(self) -> int:
         """The end of the master's log."""

@@ -4,6 +4,8 @@ Topics and groups are replaced as a whole when their version differs from the ma
 offsets become the master's, too. What clients committed at the slave itself is handed to the master
 first, unless the master has as much.
 
+Owners of queue locks are kept, so that a promotion, as a restart, gives no lock away.
+
 Progress of delays, timers and transactions says what need not be delivered again. A slave that is
 promoted relies on it, so it must not be ahead of the slave's log: it is taken over once the log has
 reached where the master's ended when the progress was known. For the same reason a topic that the
@@ -90,6 +92,7 @@ class _Fetched:
     transactions: dict[str, _Queues] | None = None
     delays: DelayDocument | None = None
     timers: TimerCheckpoint | None = None
+    locks: bytes | None = None
     log_end: int | None = None
 
 
@@ -106,6 +109,8 @@ class MetadataCopy:
     delete_topic: Callable[[str, int], Awaitable[None]]
     # The end of the slave's log.
     log_end: Callable[[], int]
+    # Keeps the owners of queue locks.
+    keep_locks: Callable[[bytes], Awaitable[None]]
     rpc: RpcClient
     # For the progress of the timers.
     folder: Path
@@ -143,6 +148,8 @@ class MetadataCopy:
         if progress is not None and progress.timers is not None and self.keeps_timers():
             timers = MasterTimers(progress.timers, progress.log_end)
             await self._try("timer progress", off_loop(self._keep, timers), problems)
+        if fetched.locks is not None:
+            await self._try("queue locks", self.keep_locks(fetched.locks), problems)
         if problems:
             raise MetadataCopyError(master_address, problems)
 
@@ -163,6 +170,7 @@ class MetadataCopy:
         await self._try("offsets", self._read_offsets(got), problems)
         got.delays = await self._ask("delay progress", master.delays(), problems)
         got.timers = await self._ask("timer progress", master.timers(), problems)
+        got.locks = await self._ask("queue locks", master.locks(), problems)
         # Invariant: asked last, so that it is above everything that the others refer to.
         got.log_end = await self._ask("log end", master.log_end(), problems)
         return got

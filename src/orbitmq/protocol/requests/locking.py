@@ -30,6 +30,13 @@ class UnlockQueues(Header):
     CODE = RequestCode.UNLOCK_BATCH_MQ
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQueueLocks(Header):
+    """Ask for the owners of all locks; the reply's body is as a broker's file of locks."""
+
+    CODE = RequestCode.LIST_QUEUE_LOCKS
+
+
 class QueuesToLock(msgspec.Struct, kw_only=True):
     """The queues a client wants to lock or unlock."""
 

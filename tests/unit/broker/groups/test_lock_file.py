@@ -10,6 +10,7 @@ import pytest
 from orbitmq.broker.groups.lock_file import FILE_NAME, LockFile
 from orbitmq.broker.groups.queue_locks import LEASE_AFTER_LOSS_MS, QueueLocks
 from orbitmq.clock import ManualClock
+from orbitmq.errors import ProtocolError
 from orbitmq.model.queues import MessageQueue
 
 QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
@@ -134,3 +135,42 @@ async def test_a_failed_write_does_not_delay_consumers(
     await LockFile(tmp_path / "file", locks).save()
 
     assert "queue locks not saved" in caplog.text
+
+
+async def test_a_slave_keeps_what_its_master_has(tmp_path: Path) -> None:
+    clock = ManualClock()
+    locks = QueueLocks(clock=clock)
+    locks.lock("g", "c1", [QUEUE])
+    master = LockFile(tmp_path / "master", locks)
+
+    slave = LockFile(tmp_path / "slave", QueueLocks(clock=clock))
+    await slave.follow(await master.content())
+    locks.unlock("g", "c1", [QUEUE])
+    locks.lock("g", "c2", [OTHER])
+    await slave.follow(await master.content())
+
+    promoted = QueueLocks(clock=clock)
+    await LockFile(tmp_path / "slave", promoted).load()
+    assert list(promoted.owners()) == [("g", OTHER, "c2")]
+
+
+async def test_a_slave_keeps_that_nothing_is_locked(tmp_path: Path) -> None:
+    clock = ManualClock()
+    slave = LockFile(tmp_path, QueueLocks(clock=clock))
+    await slave.follow(b'["g","c1",[["b","T",0]]]\n')
+
+    await slave.follow(b"")
+
+    promoted = QueueLocks(clock=clock)
+    await LockFile(tmp_path, promoted).load()
+    assert list(promoted.owners()) == []
+
+
+@pytest.mark.parametrize("content", [b"[", b"{}\n", b'["g","c1",[["b","T",0]]]', b"\xff\n"])
+async def test_what_is_no_table_of_locks_is_not_kept(tmp_path: Path, content: bytes) -> None:
+    slave = LockFile(tmp_path, QueueLocks(clock=ManualClock()))
+
+    with pytest.raises(ProtocolError):
+        await slave.follow(content)
+
+    assert not (tmp_path / FILE_NAME).exists()

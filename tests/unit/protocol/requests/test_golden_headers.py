@@ -558,6 +558,7 @@ STAGED_WRITES = [
         "logEnd=1 epoch=2",
     ),
     row(21_304, replication.ListQueueEnds(after="T", limit=1), "after=T limit=1"),
+    row(21_305, locking.ListQueueLocks()),
     row(21_101, transactions.ListTransactions(limit=9), "limit=9", note="all"),
     row(
         21_101,
