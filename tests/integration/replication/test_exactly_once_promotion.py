@@ -37,7 +37,7 @@ A, B = "group-a", "group-b"
 SYNC = {"brokerRole": "SYNC_MASTER"}
 ASYNC = {"brokerRole": "ASYNC_MASTER"}
 BOTH = {A: ("T",), B: ("T",)}
-ONLY_B = {B: ("T",)}
+ONLY_A, ONLY_B = {A: ("T",)}, {B: ("T",)}
 # More rows in T than are moved at a time, so that they are moved before those in U.
 B_IN_TWO_STEPS = {B: ("T", "U")}
 ROWS = 3
@@ -244,7 +244,8 @@ async def test_rows_that_the_promoted_slave_lacks_are_moved_again_if_it_knows_of
 
         await site.replace(B)
         await site.groups[B].create_topic("U", broker_id=1)
-        await site.write(1, ONLY_B)
+        # Also if the next batch has no rows there.
+        await site.write(1, ONLY_A)
 
         await site.until_all_once(B, 1, "T", "U")
 
@@ -303,7 +304,7 @@ async def test_the_next_batch_fails_if_the_coordinator_lost_a_batch(tmp_path: Pa
 
         assert "orbitmq query forget q --force" in failed.value.args[0]
         # What the hint says: write what is missing, and go on.
-        repair = await site.stage(1, {A: ("T",)}, query="batch/repair")
+        repair = await site.stage(1, ONLY_A, query="batch/repair")
         await site.commit(Staged(repair.decision, repair.rows))
         await site.admin.queries.forget("q", force=True)
         await site.write(2)
@@ -366,8 +367,14 @@ async def test_the_next_batch_fails_if_rows_that_were_moved_are_lost(tmp_path: P
         site.committed[A] += lost.rows[A]
 
         await site.replace(B)
-        with pytest.raises(BatchConflictError, match="newest that is known here is batch 0"):
-            await site.write(2, ONLY_B)
+        # Also if the next batch has no rows there: none is moved before.
+        with pytest.raises(
+            BatchConflictError, match="newest that is known here is batch 0"
+        ) as failed:
+            await site.write(2, ONLY_A)
+        assert "orbitmq query forget q --force" in failed.value.args[0]
+        with pytest.raises(BatchConflictError, match="the rows of batch 1 were moved"):
+            await site.write(2)
 
         repair = await site.stage(1, ONLY_B, query="batch/repair")
         await site.commit(repair)

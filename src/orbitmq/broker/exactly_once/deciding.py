@@ -49,6 +49,9 @@ _CONFIRMED_MAX: Final = 1_000
 # Asks a broker to move its part of a batch; returns once it has confirmed.
 RequestMove = Callable[[str, QueryState, Part], Awaitable[None]]
 
+# Raises BatchConflictError if a broker lost rows of an earlier batch that it has confirmed.
+CheckConfirmed = Callable[[QueryState], Awaitable[None]]
+
 
 class _Problem(NamedTuple):
     """Why a broker has not confirmed, and whether it never will."""
@@ -77,12 +80,14 @@ class Deciding:
         name: Callable[[], str],
         states: QueryStates,
         request_move: RequestMove,
+        check_confirmed: CheckConfirmed,
         *,
         clock: Clock,
     ) -> None:
         self._name = name
         self._states = states
         self._request_move = request_move
+        self._check_confirmed = check_confirmed
         self._clock = clock
         self._tasks = OwnedTasks()
         # The newest of each query, while it is worked on.
@@ -123,6 +128,11 @@ class Deciding:
             first_batch: the first batch ever decided for the query; None if it is not known.
         """
         query = decision.query
+        kept = self._states.find(query)
+        if kept is not None and kept.state.decision is None and kept.state.decided < decision.batch:
+            check_decision(kept.state, decision, first_batch)
+            # Before anything is moved that would be there twice after the query is forgotten.
+            await self._check_confirmed(kept.state)
         state = await self._states.change(
             query, lambda state: self._decided(state, decision, first_batch)
         )

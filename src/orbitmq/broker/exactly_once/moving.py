@@ -264,9 +264,13 @@ def _start_part(
     if batch < state.batch or (
         batch == state.batch and digest and state.part_digest and digest != state.part_digest
     ):
+        what = (
+            f"query {query!r} cannot go on after batch {batch}"
+            if batch == asked.previous_batch
+            else f"batch {batch} of query {query!r} is not moved"
+        )
         raise BatchConflictError(
-            f"batch {batch} of query {query!r} is not moved: this broker has moved other rows for "
-            f"batch {state.batch}",
+            f"{what}: this broker has moved other rows for batch {state.batch}",
             hint=f"the coordinator {asked.coordinator!r} does not know that: the query was forgotten "
             "there only, or a slave that did not have the decision was promoted. Those rows stay. "
             "To write this batch all the same, though some of its rows may be in the topic already, "
@@ -299,15 +303,22 @@ def _check_previous(state: QueryState, asked: MoveRows) -> None:
     if asked.previous_batch is None or _confirmed_before(state, asked):
         return
     known = f"batch {state.batch}" if state.batch >= 0 else "none"
-    raise BatchConflictError(
-        f"batch {asked.batch} of query {asked.query!r} is not moved: the rows of batch "
-        f"{asked.previous_batch} were moved here, and the newest that is known here is {known}"
+    hint = (
+        "rows may be missing: compare source and topic, and write what is missing with a batch "
+        f"write. Then, to go on: orbitmq query forget {asked.query} --force"
+    )
+    lost = (
+        f"the rows of batch {asked.previous_batch} were moved here, and the newest that is known "
+        f"here is {known}"
         f"{' of another decision' if state.batch == asked.previous_batch else ''}. A slave that did "
-        "not have them was promoted, or the broker lost its store",
-        hint="rows may be missing: compare source and topic, and write what is missing with a "
-        "batch write. Then, to go on: orbitmq query forget "
-        f"{asked.query} --force; rows of batch {asked.batch} that other brokers have moved are "
-        "written twice then",
+        "not have them was promoted, or the broker lost its store"
+    )
+    if asked.batch == asked.previous_batch:
+        raise BatchConflictError(f"query {asked.query!r} cannot go on: {lost}", hint=hint)
+    raise BatchConflictError(
+        f"batch {asked.batch} of query {asked.query!r} is not moved: {lost}",
+        hint=f"{hint}; rows of batch {asked.batch} that other brokers have moved are written twice "
+        "then",
     )
 
 
