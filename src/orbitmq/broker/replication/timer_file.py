@@ -1,4 +1,4 @@
-"""The progress of the timers of an official master, kept by its slave for a promotion.
+"""Progress of an official master's timers, kept by its slave for a promotion.
 
 Layout of `<root>/orbitmq/mastertimers`, big-endian:
     8   log end        of the master, once it had made this progress
