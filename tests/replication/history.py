@@ -354,7 +354,7 @@ class Promoted(ServerEvent):
 
     deposed: str
     announced: tuple[Loss, ...] = ()
-    # Whether all slaves were asked, and none had more.
+    # Whether no other slave had more.
     is_longest: bool = False
 
     def words(self) -> str:
@@ -391,9 +391,13 @@ class History(Sequence[Event]):
         self._events.append(numbered)
         return numbered
 
-    def announce(self, promotion: Promoted, announced: tuple[Loss, ...]) -> None:
+    def announce(
+        self, promotion: Promoted, announced: tuple[Loss, ...], *, is_longest: bool
+    ) -> None:
         """Note what a promotion announced, once it is known."""
-        self._events[promotion.number] = replace(promotion, announced=announced)
+        self._events[promotion.number] = replace(
+            promotion, announced=announced, is_longest=is_longest
+        )
 
     def withdraw(self, promotion: Promoted) -> None:
         """Note that a promotion was refused."""

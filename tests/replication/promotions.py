@@ -19,7 +19,7 @@ import msgspec
 
 from orbitmq.client.core.consuming.received_message import received_messages
 from orbitmq.clock import SystemClock
-from orbitmq.errors import OrbitError, RemoteError
+from orbitmq.errors import OrbitError
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.replication import (
     ListQueueEnds,
@@ -110,27 +110,24 @@ class Promotions:
         # Recorded first: from here on the server shows nothing but what it keeps, and then what it
         # takes as the master.
         recorded = self._history.record(
-            Promoted(
-                server=server.name,
-                broker=server.broker,
-                deposed=deposed.name,
-                is_longest=True,
-            )
+            Promoted(server=server.name, broker=server.broker, deposed=deposed.name)
         )
-        others = [deposed, *(each for each in self._cluster.slaves_of(server.broker))]
-        others.remove(server)
-        before = set(self._cluster.turning)
-        self._cluster.turning |= {each.name for each in others}
+        other_slaves = [each for each in self._cluster.slaves_of(server.broker) if each != server]
+        others = [deposed, *other_slaves]
+        turning = {each.name for each in others} - self._cluster.turning
+        self._cluster.turning |= turning
         self._cluster.reigns[server.broker] += 1
         # A slave forgets the role of its master when it is restarted.
         asked = PromoteBroker(
             broker_name=server.broker, epoch=Long(epoch), role=self._cluster.role, force=force
         )
         try:
+            # What these have acknowledged by now, they have now.
+            standings = [await self.standing(each) for each in other_slaves]
             reply = await self._rpc.call(server.address, asked, timeout_ms=_PROMOTE_TIMEOUT_MS)
-        except RemoteError:
+        except OrbitError:
             self._history.withdraw(recorded)
-            self._cluster.turning &= before
+            self._cluster.turning -= turning
             raise
         kept_end = PromoteReply.decode(reply.fields).log_end
         self._cluster.crown(server)
@@ -140,7 +137,8 @@ class Promotions:
             # It followed to the last, so it keeps more than it had when it was asked.
             kept = await self._kept_below(server, kept_end, kept)
         losses = tuple(Loss(queue, end, None) for queue, end in kept.items())
-        self._history.announce(recorded, losses)
+        is_longest = all(each.log_end <= kept_end and each.epoch < epoch for each in standings)
+        self._history.announce(recorded, losses, is_longest=is_longest)
 
     async def _announced(self, server: Server) -> tuple[int, dict[Queue, int]]:
         """Where a slave's log ends, and its queues: the rest is lost if it is promoted now."""

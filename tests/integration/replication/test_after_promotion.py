@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.codes import ResponseCode
 from tests.integration.replication.group import Group
 from tests.waiting import until
@@ -61,3 +62,22 @@ async def test_what_is_kept_about_a_log_is_lowered_after_it_was_cut(group: Group
     broker = group.brokers[0]
     assert broker.store.was_cut is None
     assert broker.offsets.queues("g", "T").get(0, 0) <= 1
+
+
+async def test_a_slave_forgets_how_far_the_old_master_had_shown_its_log(group: Group) -> None:
+    await group.pair(slaves=2)
+    await group.send()
+    await group.until_copied(1)
+    await group.until_copied(2)
+    await group.kill(0)
+    # The old master had shown another message, which only it had.
+    store = group.brokers[2].store
+    store.limit_visible(PhysicalOffset(store.log_end + 100))
+
+    await group.promote(1)
+    for _ in range(3):
+        await group.send(broker_id=1)
+    await group.until_copied(2, master=1)
+
+    assert not store.is_fenced
+    assert store.visible == group.brokers[1].store.log_end

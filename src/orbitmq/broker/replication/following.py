@@ -250,6 +250,8 @@ class Following:
         if standing.epoch != epoch:
             raise CopyError(f"the master {master} has changed its epoch")
         self._forget_commits()
+        # The limit that an older master gave may be within a record of the new one's log.
+        await off_loop(self._store.limit_visible, self._store.visible)
         await self._epochs.adopt(standing.epochs)
 
     def _check_reply(self, master: str, reply: FollowReply) -> None:
@@ -278,16 +280,20 @@ class Following:
             try:
                 reply = await self._ask(self.master, wait_ms=_FOLLOW_WAIT_MS)
                 limit: PhysicalOffset | None = PhysicalOffset(reply.visible)
+                epoch: int = reply.epoch
                 self._kept_from = PhysicalOffset(reply.log_start)
             except NeedsOrbitError:
                 # Java's master shows what it has stored, and a slave what it has copied.
-                limit = None
+                limit, epoch = None, self._epochs.epoch
                 await self._ask_for_start()
             except OrbitError:
                 await self._clock.sleep_ms(_RETRY_MS)
                 continue
-            if self._receiver.link is link and link.address == self._log_address():
+            is_its_own = self._receiver.link is link and link.address == self._log_address()
+            if is_its_own and epoch == self._epochs.epoch:
                 await off_loop(self._store.limit_visible, limit)
+            else:
+                await self._clock.sleep_ms(_LOOK_MS)
             if limit is None:
                 await self._clock.sleep_ms(_SEARCH_INTERVAL_MS)
 
