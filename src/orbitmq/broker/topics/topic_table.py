@@ -374,7 +374,8 @@ class TopicTable:
             for name in old.topics.keys() | new.topics.keys()
             if old.topics.get(name) is not new.topics.get(name)
         )
-        log.info("topics changed names=%s count=%d", sorted(changed)[:20], len(changed))
+        if changed:
+            log.info("topics changed names=%s count=%d", sorted(changed)[:20], len(changed))
         for listener in self._listeners:
             try:
                 listener(changed)
