@@ -13,8 +13,10 @@ import msgspec
 import pytest
 
 from orbitmq.broker.exactly_once.moving import CHUNK
+from orbitmq.broker.exactly_once.query_states import ALL_AFTER_START_MS, UNDECIDED_MS
 from orbitmq.client.aio import Admin
 from orbitmq.client.aio.sending.staged_writer import StagedWriter, new_write_id
+from orbitmq.clock import SystemClock
 from orbitmq.errors import BatchConflictError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.requests.staged_writes import (
@@ -39,6 +41,15 @@ ONLY_A, ONLY_B = {A: ("T",)}, {B: ("T",)}
 # More rows in T than are moved at a time, so that they are moved before those in U.
 B_IN_TWO_STEPS = {B: ("T", "U")}
 ROWS = 3
+
+
+class AheadClock(SystemClock):
+    """The machine's time, some hours later."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
 
 
 @dataclass(frozen=True)
@@ -134,10 +145,12 @@ class Site:
 
 
 @asynccontextmanager
-async def site_at(folder: Path, options: Mapping[str, str]) -> AsyncIterator[Site]:
+async def site_at(
+    folder: Path, options: Mapping[str, str], *, clock: AheadClock | None = None
+) -> AsyncIterator[Site]:
     async with (
-        Group(folder / A, name=A) as first,
-        Group(folder / B, name=B, beside=first) as second,
+        Group(folder / A, name=A, clock=clock) as first,
+        Group(folder / B, name=B, beside=first, clock=clock) as second,
         # It learns of new masters by its failures alone.
         StagedWriter(namesrv=first.namesrv, route_interval_ms=86_400_000) as writer,
         Admin(namesrv=first.namesrv) as admin,
@@ -250,6 +263,30 @@ async def half_moved(site: Site) -> AsyncIterator[asyncio.Task[None]]:
         await until(lambda: store.end_of("T", 0) == CHUNK)
         await group.until_copied()
         yield committing
+
+
+async def test_staged_rows_outlast_a_late_decision_on_a_promoted_broker(tmp_path: Path) -> None:
+    clock = AheadClock()
+    options = {**ASYNC, "fileReservedTime": "1"}
+    async with site_at(tmp_path, options, clock=clock) as site:
+        group = site.groups[B]
+        staged = await site.stage(0, ONLY_B)
+        for _ in range(3 * 16):
+            await group.send(bytes(1 << 16), topic="fill")
+        await group.until_copied()
+        # Slaves copy the tables every three seconds: without its topic the batch would wait for it.
+        await until(lambda: group.brokers[1].topics.get("T") is not None)
+        clock.ahead_ms = UNDECIDED_MS + 1
+
+        await site.replace(B)
+        store = group.brokers[1].store
+        kept = await asyncio.to_thread(store.delete_expired)
+        await site.commit(staged)
+
+        assert kept == ()
+        await site.until_all_once(B, 1)
+        clock.ahead_ms += ALL_AFTER_START_MS
+        assert await asyncio.to_thread(store.delete_expired)
 
 
 # --- a slave that lagged is promoted --------------------------------------------------------------
