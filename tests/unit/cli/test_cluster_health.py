@@ -73,12 +73,12 @@ def test_brokers_of_rocketmq_4_say_nothing_and_are_not_judged() -> None:
 
 
 def test_a_group_without_a_master_is_down() -> None:
+    advice = (
+        "slaves serve its readers: start it, or make a slave the master with orbitmq broker promote"
+    )
     for found, text in (
-        (None, "there is no master; slaves serve its readers"),
-        (
-            Answer("unreachable"),
-            f"the master {MASTER} cannot be reached; slaves serve its readers",
-        ),
+        (None, f"there is no master; {advice}"),
+        (Answer("unreachable"), f"the master {MASTER} cannot be reached; {advice}"),
         (master(is_master=False), f"{MASTER} is registered as master, but is a slave"),
     ):
         group = judged(found, slave(1000))
