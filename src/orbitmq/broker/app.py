@@ -658,6 +658,7 @@ class Broker:
             filter_servers=lambda: self.filter_servers.addresses,
             on_registered=self._registered,
             check_succession=self._check_succession,
+            may_hide_successor=lambda: self._succession.may_hide_successor,
             interval_ms=config.register_interval_ms,
             timeout_ms=config.register_timeout_ms,
             clock=self._clock,

@@ -60,6 +60,7 @@ class Registration:
         filter_servers: Callable[[], list[str]],
         on_registered: Callable[[RegisterBrokerReply], None],
         check_succession: Callable[[], Coroutine[None, None, None]],
+        may_hide_successor: Callable[[], bool],
         interval_ms: int,
         timeout_ms: int,
         clock: Clock,
@@ -74,6 +75,8 @@ class Registration:
         # Asks whether another master has replaced this one. Compat: before a report, since the last
         # master that reports to a name server of RocketMQ 4 hides the other.
         self._check_succession = check_succession
+        # Whether it has to be asked before changes, too: consumers wait for their retry topics.
+        self._may_hide_successor = may_hide_successor
         self._timeout_ms = timeout_ms
         self._clock = clock
         self._periodics = [
@@ -168,7 +171,7 @@ class Registration:
     async def _report_changes(self) -> None:
         try:
             while self._changed or self._filter_servers_changed:
-                if not await self._may_report():
+                if not await self._may_report_changes():
                     return
                 changed, self._changed = self._changed, {}
                 self._filter_servers_changed = False
@@ -186,7 +189,7 @@ class Registration:
     async def announce(self, topics: Iterable[TopicConfig]) -> None:
         """Report new or changed topics; returns once the name servers have answered."""
         changed = {topic.name: topic for topic in topics}
-        if not await self._may_report():
+        if not await self._may_report_changes():
             return
         everything, version = self._topics()
         await asyncio.gather(
@@ -211,6 +214,9 @@ class Registration:
         if not self._is_leaving:
             await self._check_succession()
         return not self._is_leaving
+
+    async def _may_report_changes(self) -> bool:
+        return await self._may_report() if self._may_hide_successor() else not self._is_leaving
 
     async def _report_all(self, addresses: list[str]) -> None:
         if addresses and await self._may_report():

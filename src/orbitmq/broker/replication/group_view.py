@@ -48,6 +48,8 @@ class GroupView:
     standings: list[Standing] = field(default_factory=list)
     # The largest epoch that a name server remembers.
     remembered: int = 0
+    # Whether a name server that answered is one of RocketMQ's, which know no epochs.
+    has_official_names: bool = False
 
     @property
     def epoch(self) -> int:
@@ -93,6 +95,7 @@ async def look_around(
     for seen in await asyncio.gather(*(_cluster(rpc, address) for address in name_servers)):
         if seen is None:
             continue
+        view.has_official_names |= seen.epochs is None
         group = seen.brokers.get(identity.broker_name)
         if group is not None and group.cluster == identity.cluster_name:
             view.ids |= {address: number for number, address in group.addresses.items()}

@@ -46,6 +46,9 @@ class Succession:
     # Another master of the same epoch: neither counts until an operator decides.
     on_rival: Callable[[str], None]
     replaced_by: Successor | None = field(default=None, init=False)
+    # Whether a report could hide a new master: the group has, or had, other brokers, and a name
+    # server is one of RocketMQ's. Ours refuse smaller epochs.
+    may_hide_successor: bool = field(default=True, init=False)
     # Brokers of the group, as name servers named them last.
     _known: frozenset[str] = field(default=frozenset(), init=False)
     _asking_back: OwnedTasks = field(default_factory=OwnedTasks, init=False)
@@ -55,6 +58,9 @@ class Succession:
         if self.replaced_by is None:
             epoch = self.epochs.epoch
             view = await look_around(self.rpc, self.name_servers(), self.identity(), epoch)
+            self.may_hide_successor = view.has_official_names and bool(
+                view.ids or view.ids_missing or epoch
+            )
             if view.ids:
                 self._known = frozenset(view.ids)
             self._judge(view)
