@@ -3,8 +3,10 @@
 The work is shared out in files, as `--dist loadfile` does. All files that share the one Spark of a
 process are one piece, run by the first worker. Files of the interop suite go to the next workers
 alone, since each worker that runs one starts official servers and clients. The other workers run
-everything else. Files about the one background loop of a process go to workers without Spark, whose
-clients keep such a loop for good. Most tests wait more than they compute, so there are more workers than cores.
+everything else, and so do these once their own files are done: there are so many interop workers
+that this comes long before the end, and all workers end together. Files about the one background
+loop of a process go to workers without Spark, whose clients keep such a loop for good. Most tests
+wait more than they compute, so there are more workers than cores.
 """
 
 from __future__ import annotations
@@ -21,25 +23,40 @@ INTEROP_FOLDER: Final = "tests/interop/"
 OWN_PROCESS: Final = "tests/spark/test_demo.py"
 # Their process has no background loop but their own.
 LOOP_FOLDER: Final = "tests/unit/client/sync/"
-INTEROP_WORKERS: Final = 2
+INTEROP_WORKERS: Final = 3
 # With fewer workers, each takes whatever comes next.
 WORKERS_MIN: Final = 1 + INTEROP_WORKERS + 1
 # The longest first: a worker that is left alone with one at the end makes the run longer.
 LONGEST: Final = (
     "tests/interop/test_commands.py",
+    "tests/interop/test_timers.py",
     "tests/interop/test_broker_consuming.py",
+    "tests/interop/test_metadata_replication.py",
+    "tests/interop/test_promotion.py",
     "tests/interop/test_broker_failures.py",
+    "tests/interop/test_log_replication.py",
+    "tests/interop/test_page_programs.py",
+    "tests/interop/test_python_transactions.py",
+    "tests/interop/test_java_store_in_ours.py",
     "tests/interop/test_config_files.py",
     "tests/interop/test_clients.py",
-    "tests/interop/test_java_store_in_ours.py",
+    "tests/replication/test_faults.py",
+    "tests/integration/replication/test_promotion.py",
+    "tests/integration/cli/test_broker_promote.py",
     "tests/spark/test_demo.py",
     "tests/integration/broker/test_without_compiled_code.py",
+    "tests/integration/client/test_bad_input.py",
+    "tests/unit/spark/writing/test_writers.py",
+    "tests/integration/client/test_producer_failures.py",
+    "tests/unit/store/opening/test_log_cut.py",
+    "tests/integration/replication/test_memory_topics.py",
+    "tests/integration/replication/test_exactly_once_promotion.py",
     "tests/unit/broker/test_fast_and_ordinary_sends.py",
     "tests/integration/docs/test_first_steps.py",
-    "tests/replication/test_faults.py",
     "tests/integration/client/test_chaos_producer.py",
     "tests/integration/client/test_chaos_consumers.py",
     "tests/integration/client/test_chaos_reconnects.py",
+    "tests/integration/broker/test_pulling.py",
     "tests/integration/cli/test_up.py",
     "tests/integration/cli/test_store.py",
 )

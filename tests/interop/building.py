@@ -58,8 +58,8 @@ def go_version() -> str:
     return found[1]
 
 
-def build_java() -> None:
-    """Fetch the jars of every line and compile the driver against each."""
+def build_java() -> str:
+    """Fetch the jars of every line and compile the driver against each; returns what from, hashed."""
     poms = sorted(JAVA_FOLDER.glob("pom.xml")) + sorted(JAVA_FOLDER.glob("*/pom.xml"))
     sources = sorted((JAVA_FOLDER / "client" / "src").rglob("*.java"))
     poms_stamp = TARGET_FOLDER / "poms.stamp"
@@ -67,7 +67,7 @@ def build_java() -> None:
     with _locked(TARGET_FOLDER):
         poms_hash, sources_hash = _hash(poms), _hash([*poms, *sources])
         if _holds(sources_stamp, sources_hash):
-            return
+            return sources_hash
         _need("java", "mvn", unless="ORBITMQ_NO_INTEROP=1")
         offline = ["-o"] if _holds(poms_stamp, poms_hash) else []
         for line in LINES:
@@ -79,8 +79,16 @@ def build_java() -> None:
             else:
                 # It remembers what it could not fetch, and does not ask for it again unless told.
                 _fetch(command, JAVA_FOLDER, again=["-U"])
+            _pack(TARGET_FOLDER / line)
         poms_stamp.write_text(poms_hash)
         sources_stamp.write_text(sources_hash)
+    return sources_hash
+
+
+def _pack(built: Path) -> None:
+    """Put the driver into a jar beside the official ones: an archive of classes needs jars."""
+    packed = shutil.make_archive(str(built / "driver"), "zip", built / "client" / "classes")
+    Path(packed).replace(built / "lib-client" / "driver.jar")
 
 
 def build_go() -> None:
@@ -98,10 +106,9 @@ def build_go() -> None:
 
 def compile_texts(folder: Path, texts: Mapping[str, str], command: list[str]) -> None:
     """Write `texts` (path to text) into `folder`, and compile them there by `command`."""
-    stamp = folder / "texts.stamp"
-    with _locked(folder):
-        wanted = hashlib.sha256(repr((sorted(texts.items()), command)).encode()).hexdigest()
-        if _holds(stamp, wanted):
+    wanted = hashlib.sha256(repr((sorted(texts.items()), command)).encode()).hexdigest()
+    with making(folder, wanted) as needed:
+        if not needed:
             return
         for made in folder.iterdir():
             if made.is_dir():
@@ -111,7 +118,17 @@ def compile_texts(folder: Path, texts: Mapping[str, str], command: list[str]) ->
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         _run(command, folder)
-        stamp.write_text(wanted)
+
+
+@contextmanager
+def making(folder: Path, made_from: str) -> Iterator[bool]:
+    """Whether something has to be made in `folder`, by this process alone; made when left."""
+    stamp = folder / "made.stamp"
+    with _locked(folder):
+        needed = not _holds(stamp, made_from)
+        yield needed
+        if needed:
+            stamp.write_text(made_from)
 
 
 @contextmanager

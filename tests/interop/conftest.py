@@ -14,7 +14,7 @@ from tests.interop import building
 from tests.interop.building import is_set
 from tests.interop.drivers import Driver, GoDriver, JavaDriver
 from tests.interop.exchanges import Exchange, MakeExchange
-from tests.interop.official import OfficialBroker, OfficialNameServer
+from tests.interop.official import NO_IDLE_LOOP, OfficialBroker, OfficialNameServer
 from tests.interop.ours import OrbitBroker, OrbitNameServer
 from tests.interop.peers import (
     ADMINS,
@@ -81,6 +81,7 @@ def official_brokers(
         # Compat: without its timer, a broker of RocketMQ 5.5 fails to delete topics; with it, an
         # idle one takes a quarter of a processor.
         "timerWheelEnable": "true" if deletes_topics else "false",
+        **NO_IDLE_LOOP,
     }
     made = {
         line: OfficialBroker(
@@ -93,6 +94,8 @@ def official_brokers(
             broker.process.start()
         for broker in made.values():
             broker.wait_ready()
+        for broker in made.values():
+            broker.wait_figures()
         yield made
     finally:
         for broker in made.values():

@@ -316,7 +316,7 @@ class Driver:
         self.call("close_producer", producer=producer)
 
     def close_later(self, *, consumers: Iterable[str] = (), producers: Iterable[str] = ()) -> None:
-        """Have clients shut down without waiting for it: RocketMQ 5's take three seconds each."""
+        """Have clients shut down without waiting for it."""
         for consumer in consumers:
             self._order(next(self._ids), "close_consumer", {"consumer": consumer})
         for producer in producers:

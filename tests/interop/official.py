@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.interop import wire
 from tests.interop.building import JAVA_FOLDER, TARGET_FOLDER
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 CLUSTER = "InteropCluster"
 
+# What a JVM is told to take classes from an archive.
+USE_ARCHIVE = "-XX:SharedArchiveFile="
+
+# Compat: from its first transaction on, a broker of RocketMQ 5.5 keeps a processor busy: once the
+# last ends are written down, the thread that does so asks without a pause whether there are more,
+# until this interval has passed, which is short by default. Here each end is written at once.
+NO_IDLE_LOOP: Final = {"transactionOpBatchInterval": "3600000", "transactionOpMsgMaxSize": "1"}
+
 # The logging configuration under each name that some version looks for.
 _LOGBACK_NAMES = (
     "rmq.logback.xml",
@@ -28,17 +36,26 @@ _LOGBACK_NAMES = (
 
 
 def java_command(
-    line: str, part: str, folder: Path, main: str, *args: str, properties: Sequence[str] = ()
+    line: str,
+    part: str,
+    folder: Path,
+    main: str,
+    *args: str,
+    properties: Sequence[str] = (),
+    classes: Path | None = None,
 ) -> list[str]:
     """The command of a small JVM whose home, logs and configuration lie in `folder`.
 
     `part` is `server` or `client`: a line may have them in different versions, so each has its jars.
+    `classes` is where further classes lie, that of `main` for one.
     """
     configuration = folder / "conf"
     configuration.mkdir(parents=True, exist_ok=True)
     for name in _LOGBACK_NAMES:
         shutil.copyfile(JAVA_FOLDER / "logback.xml", configuration / name)
-    built = TARGET_FOLDER / line
+    # Jars come first, and one by one: an archive of classes is for the class path it was made with,
+    # to which only more may be added.
+    paths = [*sorted((TARGET_FOLDER / line / f"lib-{part}").glob("*.jar")), configuration]
     return [
         "java",
         "-Xms64m",
@@ -48,10 +65,15 @@ def java_command(
         # These processes live for a minute: compiling harder costs more than it brings.
         "-XX:TieredStopAtLevel=1",
         "-XX:-UsePerfData",
+        f"{USE_ARCHIVE}{class_archive(line, part, main)}",
+        # An archive that does not fit or is not there is left alone; nothing shall be printed of it.
+        "-Xlog:disable",
         # Releases of the 4.9 line reach into these to unmap their files.
         "--add-opens=java.base/java.nio=ALL-UNNAMED",
         "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
         "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+        # The driver looks for threads that were told to stop.
+        "--add-opens=java.base/java.lang=ALL-UNNAMED",
         "-Djava.security.manager=allow",
         f"-Duser.home={folder}",
         "-Duser.timezone=UTC",
@@ -66,10 +88,21 @@ def java_command(
         "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.99",
         *(f"-D{text}" for text in properties),
         "-cp",
-        f"{configuration}:{built / part / 'classes'}:{built / f'lib-{part}'}/*",
+        ":".join(str(path) for path in [*paths, *([classes] if classes else ())]),
         main,
         *args,
     ]
+
+
+def class_archive(line: str, part: str, main: str) -> Path:
+    """The file with the classes that such a program loads; `class_archives.py` makes it."""
+    name = main.rpartition(".")[2] if part == "server" else part
+    return archives_folder(line) / f"{name}.jsa"
+
+
+def archives_folder(line: str) -> Path:
+    """Where the archives of classes of a line lie."""
+    return TARGET_FOLDER / line / "archives"
 
 
 class OfficialNameServer:
@@ -167,6 +200,14 @@ class OfficialBroker:
         self.process.wait_printed("boot success", timeout_s=START_TIMEOUT_S)
         wait_until(
             self._is_registered, timeout_s=REGISTER_TIMEOUT_S, what=f"{self.name} registered"
+        )
+
+    def wait_figures(self) -> None:
+        """Return once it has figures of itself: in its first second, asking for them fails."""
+        wait_until(
+            lambda: wire.ask(self.address, wire.GET_RUNTIME).code == wire.SUCCESS,
+            timeout_s=START_TIMEOUT_S,
+            what=f"figures of {self.name}",
         )
 
     def _is_registered(self) -> bool:

@@ -20,6 +20,7 @@ import pytest
 
 from tests.interop import building, processes
 from tests.interop.building import is_set
+from tests.interop.class_archives import make_class_archives
 from tests.interop.matrix import Matrix, scenario_of
 from tests.interop.peers import Peer
 from tests.interop.scenario_rows import record_scenarios
@@ -76,6 +77,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     try:
         building.build_java()
+        make_class_archives()
         if any(_uses_go(item) or _uses_all_clients(item) for item in interop):
             building.build_go()
     except building.BuildError as failure:
