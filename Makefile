@@ -11,7 +11,7 @@ WORKERS ?= 6
 SHARED_MEMORY := $(firstword $(wildcard /dev/shm) /tmp)
 # Benchmarks that CI runs for one short round, so that none rots.
 SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_query arrow_decode arrow_encode \
-	rpc_round_trip client_send client_consume client_tracing request_reply ordered_handover filter_server replication promotion)
+	rpc_round_trip client_send client_consume client_tracing request_reply ordered_handover filter_server replication promotion catch_up master_death)
 # The long campaigns, short ones first; each can be run alone.
 SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store crashes flips index transactions replication requests attack ordered \
 	reconnects clients spark workers brokers)
@@ -102,6 +102,8 @@ bench: setup  ## Run every benchmark; those of servers short
 	$(BIN)/python -m benchmarks.transactions --rounds 3 --seconds 1 --output .cache/transactions.json
 	$(BIN)/python -m benchmarks.replication --rounds 3 --seconds 1 --output .cache/replication.json
 	$(BIN)/python -m benchmarks.promotion --rounds 1 --messages 20000 --output .cache/promotion.json
+	$(BIN)/python -m benchmarks.catch_up --rounds 1 --messages 100000 --output .cache/catch_up.json
+	$(BIN)/python -m benchmarks.master_death --rounds 1 --messages 50000 --output .cache/master_death.json
 	$(BIN)/python -m benchmarks.spark_kafka --rounds 2 --rows 200000 --output .cache/spark_kafka.json
 
 smoke: setup $(SMOKE)  ## Run each benchmark for one short round

@@ -124,10 +124,9 @@ def java_client(line: str, folder: Path, name_server: str) -> LoadingClient:
         ["javac", "-cp", f"{jars}/*", "-d", str(classes), str(source)], check=True, timeout=120
     )
     command = with_flags(
-        java_command(line, "client", folder, "ClientLoad", name_server), _JVM_FLAGS
+        java_command(line, "client", folder, "ClientLoad", name_server, classes=classes),
+        _JVM_FLAGS,
     )
-    at = command.index("-cp") + 1
-    command[at] = f"{classes}:{command[at]}"
     name = f"Java {java_version(line, 'client')}"
     return LoadingClient(name, ChildProcess(name, command, folder, pipes=True))
 

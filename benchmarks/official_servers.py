@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from tests.interop import building
+from tests.interop.official import USE_ARCHIVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +37,11 @@ SCRIPT_FLAGS: Final = (
 def with_flags(command: Sequence[str], flags: Sequence[str]) -> list[str]:
     """Take the interop suite's command of a server, and give the JVM other flags."""
     java, *arguments = command
-    kept = [argument for argument in arguments if argument not in _SHORT_LIFE_FLAGS]
+    # Archived classes are nothing that RocketMQ's scripts know of.
+    own = [argument for argument in arguments if not argument.startswith(USE_ARCHIVE)]
+    kept = [argument for argument in own if argument not in _SHORT_LIFE_FLAGS]
     # A flag that is not taken out would slow the JVM down and flatter us.
-    assert len(arguments) - len(kept) == len(_SHORT_LIFE_FLAGS), arguments
+    assert len(own) - len(kept) == len(_SHORT_LIFE_FLAGS), arguments
     return [java, *SCRIPT_FLAGS, *flags, *kept]
 
 

@@ -208,9 +208,8 @@ def java_member(
     line: str, classes: Path, name_server: str, folder: Path, topic: str, group: str
 ) -> ChildProcess:
     """RocketMQ's Java client of a line."""
-    command = java_command(line, "client", folder, "OrderedMember", name_server, topic, group)
-    at = command.index("-cp") + 1
-    command[at] = f"{classes}:{command[at]}"
+    arguments = (name_server, topic, group)
+    command = java_command(line, "client", folder, "OrderedMember", *arguments, classes=classes)
     return ChildProcess(folder.name, command, folder, pipes=True)
 
 

@@ -17,8 +17,10 @@ from benchmarks import (
     broker_rounds,
     broker_send,
     broker_start,
+    catch_up,
     client_rounds,
     delayed_messages,
+    master_death,
     pending_timers,
     promotion,
     replication,
@@ -41,7 +43,10 @@ _COLUMNS: Final = {
 }
 _CLIENTS: Final = frozenset({"client_send", "client_consume", "request_reply"})
 _PENDING: Final = "pending_timers"
-_PROMOTION: Final = "promotion"
+_PAIRS: Final = {
+    question.name: question
+    for question in (promotion.QUESTION, catch_up.QUESTION, master_death.QUESTION)
+}
 _SPARK: Final = "spark_kafka"
 
 
@@ -83,8 +88,8 @@ def table_of(name: str) -> str:
         shown = client_rounds.table(rows)
     elif name == _PENDING:
         shown = pending_timers.table(rows)
-    elif name == _PROMOTION:
-        shown = promotion.table(rows)
+    elif name in _PAIRS:
+        shown = _PAIRS[name].table(rows)
     else:
         shown = broker_start.table(rows)
     return f"{where}.\n\n{shown}\n"

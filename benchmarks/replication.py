@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from benchmarks import broker_send, brokers
 from benchmarks.broker_rounds import (
@@ -29,12 +29,10 @@ from benchmarks.broker_rounds import (
     table,
 )
 from benchmarks.broker_send import SendCost
-from benchmarks.brokers import ASYNC, FILE_SIZES, JVM_FLAGS, OURS, BrokerUnderLoad
-from benchmarks.official_servers import with_flags
+from benchmarks.brokers import OURS, BrokerUnderLoad
+from benchmarks.pairs import SLAVE, slaves_in_sync, start_broker, wait_copied
 from benchmarks.plans import keep_slices, plan_of
 from tests.interop import wire
-from tests.interop.official import OfficialBroker
-from tests.interop.ours import OrbitBroker
 from tests.waiting import wait_until
 
 ALONE: Final = "alone"
@@ -51,20 +49,7 @@ _SYNC_ROLE: Final = {
     "inSyncReplicas": "2",
     "slaveTimeout": "60000",
 }
-_RUNTIME: Final = 28
-_REPLICATION: Final = 907
 _COPIED_TIMEOUT_S: Final = 120
-
-
-def _log_end(address: str) -> int:
-    table: dict[str, Any] = wire.ask(address, _RUNTIME).body["table"]
-    return int(table["commitLogMaxOffset"])
-
-
-def slaves_in_sync(address: str) -> int:
-    """How many slaves of a master have nearly all of its log."""
-    links: list[dict[str, Any]] = wire.ask(address, _REPLICATION).body["haConnectionInfo"]
-    return sum(link["inSync"] for link in links)
 
 
 class ReplicationCost(SendCost):
@@ -86,15 +71,6 @@ class ReplicationCost(SendCost):
             await asyncio.to_thread(wait_copied, broker.address, slave)
             figures["slave_late_ms"] = (time.perf_counter() - began_s) * 1000
         return figures
-
-
-def wait_copied(master: str, slave: str) -> None:
-    """Wait until a slave has the whole log of its master."""
-    wait_until(
-        lambda: _log_end(slave) == _log_end(master),
-        timeout_s=_COPIED_TIMEOUT_S,
-        what=f"{slave} has the log",
-    )
 
 
 @contextlib.contextmanager
@@ -133,7 +109,7 @@ def _group(
             name,
             folder / f"{name}-slave",
             name_server,
-            {"brokerRole": "SLAVE", "brokerId": "1"},
+            SLAVE,
         )
         question.slaves[master.address] = slave.address
         wait_until(
@@ -142,28 +118,6 @@ def _group(
             what=f"{slave.address} is connected",
         )
     return BrokerUnderLoad(brokers.official_name(line) if line else OURS, kind, master)
-
-
-def start_broker(
-    running: contextlib.ExitStack,
-    line: str | None,
-    name: str,
-    folder: Path,
-    name_server: str,
-    settings: dict[str, str],
-) -> OrbitBroker | OfficialBroker:
-    """Start a broker of ours, or an official one of a release line."""
-    chosen = {**FILE_SIZES, "flushDiskType": ASYNC, **settings}
-    broker: OrbitBroker | OfficialBroker
-    if line is None:
-        broker = OrbitBroker(name, folder, [name_server], chosen)
-    else:
-        broker = OfficialBroker(line, name, folder, [name_server], chosen)
-        broker.process.command = with_flags(broker.process.command, JVM_FLAGS)
-    broker.process.start()
-    running.callback(broker.process.kill)
-    broker.wait_ready()
-    return broker
 
 
 def main() -> None:
