@@ -272,6 +272,11 @@ COSTS = (
         "nothing",
     ),
     Cost(
+        (_CODE.LIST_STORE_TABLES,),
+        "an entry for each queue in memory and for each deleted topic; the reply is made in a thread",
+        "nothing",
+    ),
+    Cost(
         (_CODE.UPDATE_AND_CREATE_TOPIC, _CODE.UPDATE_AND_CREATE_TOPIC_LIST),
         f"one write of the table of topics, in a thread; {PER_CHANGE_MAX:,} topics of "
         f"{QUEUES_MAX:,} queues, and one report to each name server",

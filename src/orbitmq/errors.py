@@ -69,6 +69,7 @@
     │   ├── NameServersUnreachableError  no name server answered
     │   └── AddressServerError        the address server returned no name servers
     ├── NoQueueError              a topic without a suitable queue           (retryable)
+    │   └── NoMasterError             ... as its brokers have no master
     ├── BrokerUnknownError        a broker that is in no route               (retryable)
     ├── BrokersMissingError       brokers whose queues should be read        (retryable)
     ├── QueueReadError            a queue that could not be read to the end
@@ -371,6 +372,18 @@ class ClusterMissingError(OrbitError):
         super().__init__(f"there is no {kind}{f' {name!r}' if name else ''}", hint=hint)
 
 
+class MasterMissingError(ClusterMissingError):
+    """A group whose slaves are there, and whose master is not."""
+
+    def __init__(self, name: str) -> None:
+        OrbitError.__init__(
+            self,
+            f"{name} has no master now",
+            hint="orbitmq cluster health shows why; start it, or make a slave the master: orbitmq "
+            f"broker promote {name}",
+        )
+
+
 class MessageNotFoundError(OrbitError):
     """No message with that id or at that offset."""
 
@@ -598,6 +611,22 @@ class NoQueueError(OrbitError):
     """A topic without a suitable queue."""
 
     retryable = True
+
+
+class NoMasterError(NoQueueError):
+    """A topic that takes no messages, as its brokers have no master."""
+
+    def __init__(self, topic: str, broker_names: Sequence[str], *, waited_ms: float = 0.0) -> None:
+        names = ", ".join(broker_names)
+        have = "has" if len(broker_names) == 1 else "have"
+        waited = f" after {waited_ms:.0f} ms" if waited_ms else ""
+        super().__init__(
+            f"topic {topic!r} has no queue that takes messages: {names} {have} no master{waited}",
+            hint="start the master again, or make a slave the master: "
+            f"orbitmq broker promote {broker_names[0]}",
+        )
+        self.topic = topic
+        self.broker_names = tuple(broker_names)
 
 
 class BrokerUnknownError(OrbitError):

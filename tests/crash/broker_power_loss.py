@@ -176,14 +176,14 @@ class Life:
     async def finish(self) -> None:
         """Let everything become due, and decide everything."""
         last_ms = max([*self.ledger.due_ms.values(), self.clock.now_ms()]) + 2000
-        timers = self.site.broker._timers.timers  # nothing outside shows it yet
+        timers = self.site.broker.parts.timers.timers  # nothing outside shows it yet
         async with asyncio.timeout(WAIT_SECONDS):
             while (
                 self.clock.now_ms() < last_ms
                 or timers.behind
                 or timers.next_due_ms is not None
                 or timers.read_ms < self.clock.now_ms() // 1000 * 1000
-                or len(self.site.broker._transactions.halves)
+                or len(self.site.broker.parts.transactions.halves)
             ):
                 await self.clock.advance(500)
                 while self.checks:

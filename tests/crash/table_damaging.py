@@ -186,7 +186,7 @@ async def _use(site: Site) -> None:
         assert (await peer.send("orders", b"late %d" % number, queue_id=1, DELAY="1")).code == 0
         if number < 3:
             await site.stored("orders", 1, 2 + number)
-            await site.broker._delay.save()
+            await site.broker.parts.delay.save()
     await peer.make_topic("last", read=1, write=1)
     assert (await peer.send("last", b"0")).code == 0
 
@@ -197,7 +197,7 @@ async def _until_there(site: Site, topic: str) -> None:
 
 def _all_is_delivered(site: Site) -> bool:
     store = site.broker.store
-    is_moved = site.broker._delay.offsets[1] == store.end_of(SCHEDULE_TOPIC, 0)
+    is_moved = site.broker.parts.delay.offsets[1] == store.end_of(SCHEDULE_TOPIC, 0)
     return is_moved and store.visible == store.log_end
 
 

@@ -69,6 +69,7 @@ class Slave:
             delete_topic=self._delete,
             log_end=lambda: 1 << 60,
             keep_locks=LockFile(self.folder, QueueLocks(clock=clock)).follow,
+            keep_store_tables=lambda _: None,
             rpc=rpc,
             folder=self.folder,
             clock=clock,

@@ -173,7 +173,7 @@ async def change_hands(group: OrderedGroup, line: str, java: Driver) -> list[flo
     took_ms["python to java"] = await group.queues_of(second, 2)
     await group.join_official(third, java)
     took_ms["to java"] = await group.queues_of(third, 1)
-    # RocketMQ 5's clients take three seconds to shut down, after they have left the group.
+    # RocketMQ's clients go on shutting down after they have left the group.
     leaving = asyncio.create_task(group.leave(third))
     await group.queues_of(ours, 2)
     await group.leave(ours)

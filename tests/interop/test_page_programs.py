@@ -114,14 +114,14 @@ def run_once(program: PageProgram, process: ChildProcess, cluster: OurCluster) -
 def test_a_java_program_runs(
     program: PageProgram, line: str, cluster: OurCluster, tmp_path: Path
 ) -> None:
-    classes = java_classes(line)
-    address = f"pages.namesrv={cluster.name_server.address}"
-
     command = java_command(
-        line, "client", tmp_path, java_main(runnable(program)), properties=[address]
+        line,
+        "client",
+        tmp_path,
+        java_main(runnable(program)),
+        properties=[f"pages.namesrv={cluster.name_server.address}"],
+        classes=java_classes(line),
     )
-    paths = command.index("-cp") + 1
-    command[paths] = f"{classes}:{command[paths]}"
 
     run(program, command, cluster, tmp_path)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ from orbitmq.client import PullConsumer
 from orbitmq.clock import SystemClock
 from tests.interop import wire
 from tests.interop.building import LINES
-from tests.interop.drivers import JavaDriver
+from tests.interop.drivers import Driver, JavaDriver
 from tests.interop.load import Load
 from tests.interop.official import OfficialBroker, OfficialNameServer
-from tests.interop.ours import OrbitBroker
+from tests.interop.ours import OrbitBroker, OrbitNameServer
 from tests.interop.peers import BROKERS, NameServer, Peer
 from tests.interop.timeouts import CLIENT_TIMEOUT_S, START_TIMEOUT_S
 from tests.waiting import POLL_INTERVAL_S, wait_until
@@ -30,6 +32,8 @@ pytestmark = pytest.mark.interop
 LAST_COUNTS = "v4"
 QUEUES = 4
 ACKED = 100
+# Messages that each client sends before the master dies, and after its slave was promoted.
+FURTHER = 20
 DRAIN_TIMEOUT_MS = 240_000
 # The shortest that there is: a master that is replaced learns of it before its next report.
 _OFTEN = {"registerNameServerPeriod": "10000"}
@@ -39,7 +43,7 @@ class Pair:
     """A sync master and its slave, ours, known to official name servers."""
 
     def __init__(
-        self, name_servers: Sequence[OfficialNameServer], new_folder: Callable[[str], Path]
+        self, name_servers: Sequence[NameServer], new_folder: Callable[[str], Path]
     ) -> None:
         name = "promoted"
         self.name = name
@@ -242,6 +246,99 @@ def committed(broker: OrbitBroker, load: Load) -> int:
     return sum(
         wire.committed(broker.address, load.group, load.topic, queue) for queue in range(QUEUES)
     )
+
+
+class Sends:
+    """Messages that one official client sends one by one, whatever happens, until this ends."""
+
+    def __init__(self, driver: Driver, producer: str, topic: str) -> None:
+        self._driver, self._producer, self._topic = driver, producer, topic
+        self.acked: set[str] = set()
+        self.failed = 0
+        self._is_over = threading.Event()
+        self._sending = threading.Thread(target=self._send, name=producer)
+        self._sending.start()
+
+    def _send(self) -> None:
+        for number in itertools.count():
+            body = f"{self._producer} {number}"
+            wish: dict[str, object] = {"topic": self._topic, "body": body}
+            (outcome,) = self._driver.post(self._producer, [wish])
+            if outcome.status == "SEND_OK":
+                self.acked.add(body)
+            else:
+                self.failed += 1
+            if self._is_over.wait(POLL_INTERVAL_S):
+                return
+
+    def wait_for_more(self) -> None:
+        """Return once more messages are acknowledged."""
+        target = len(self.acked) + FURTHER
+        wait_until(
+            lambda: len(self.acked) >= target,
+            timeout_s=CLIENT_TIMEOUT_S,
+            what=f"{target} acknowledged messages of {self._producer}",
+        )
+
+    def wait_for_failure(self) -> None:
+        """Return once another send has failed."""
+        before = self.failed
+        wait_until(
+            lambda: self.failed > before,
+            timeout_s=CLIENT_TIMEOUT_S,
+            what=f"a failed send of {self._producer}",
+        )
+
+    def end(self) -> None:
+        """Send no more."""
+        self._is_over.set()
+        self._sending.join()
+
+
+def test_nothing_that_a_killed_sync_master_acknowledged_is_lost_to_official_clients(
+    official_clients: dict[str, Driver], new_folder: Callable[[str], Path], new_topic: str
+) -> None:
+    pair = Pair([OrbitNameServer(new_folder("name server of ours"))], new_folder)
+    names = {line: f"{new_topic}-{line}" for line in official_clients}
+    sends: dict[str, Sends] = {}
+    try:
+        pair.start()
+        (name_server,) = (server.address for server in pair.name_servers)
+        for line, driver in official_clients.items():
+            topic = names[line]
+            pair.old.create_topic(topic, queues=QUEUES)
+            driver.open_producer(topic, name_server)
+            driver.open_consumer(topic, name_server, topic, group=f"group-{topic}")
+            sends[line] = Sends(driver, topic, topic)
+        for each in sends.values():
+            each.wait_for_more()
+
+        pair.old.process.kill()
+        for each in sends.values():
+            each.wait_for_failure()
+        pair.promote()
+        for each in sends.values():
+            each.wait_for_more()
+
+        for line, each in sends.items():
+            each.end()
+            wait_until(
+                partial(has_received, official_clients[line], names[line], each.acked),
+                timeout_s=CLIENT_TIMEOUT_S,
+                what=f"{line} receives all that was acknowledged",
+            )
+    finally:
+        for each in sends.values():
+            each.end()
+        for line in sends:
+            official_clients[line].close_later(consumers=[names[line]], producers=[names[line]])
+        pair.stop()
+
+
+def has_received(driver: Driver, consumer: str, bodies: set[str]) -> bool:
+    """Whether a consumer has received all of these."""
+    received = driver.received(consumer, len(bodies), timeout_ms=1000)
+    return bodies <= {message.body for message in received}
 
 
 def test_a_master_that_stood_still_gives_way_to_the_promoted_slave(

@@ -13,7 +13,7 @@ from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.model.messages import Message
 from orbitmq.model.names import HALF_DONE_TOPIC
 from tests.interop import wire
-from tests.interop.official import OfficialBroker
+from tests.interop.official import NO_IDLE_LOOP, OfficialBroker
 from tests.interop.ours import OrbitBroker
 from tests.interop.peers import BROKERS, OUR_LINE, SITES, Peer, StartNameServer
 from tests.interop.python_trials import PATIENCE_MS, Site, Trial
@@ -28,12 +28,12 @@ FAST_CHECKS = {
     "transactionCheckInterval": "1000",
     # After the usual 15, a transaction would be given up while a slow broker stops.
     "transactionCheckMax": "1000",
-    "transactionOpBatchInterval": "100",
+    **NO_IDLE_LOOP,
 }
 # RocketMQ copies a half that it asks about: if that was committed meanwhile, the copy is open all the
 # same, and is committed again.
 NO_CHECKS = {**FAST_CHECKS, "transactionTimeOut": "600000"}
-OUR_CHECKS = {name: value for name, value in FAST_CHECKS.items() if "OpBatch" not in name}
+OUR_CHECKS = {name: value for name, value in FAST_CHECKS.items() if name not in NO_IDLE_LOOP}
 
 
 def at_line(

@@ -195,8 +195,8 @@ def main() -> int:
     arguments = parser.parse_args()
     # Clients meet faults all the time, and say so.
     logging.getLogger("orbitmq").setLevel(logging.ERROR)
-    home = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="orbitmq-faults-", dir=home))
+    home = arguments.folder or (SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
+    folder = Path(tempfile.mkdtemp(prefix="orbitmq-faults-", dir=home))
     rows = [] if arguments.fresh or not arguments.page else rows_of(arguments.page)
     asyncio.run(campaign(folder, rows, arguments.seconds, arguments.page))
     failed = [row for row in rows if row.result != "passed"]

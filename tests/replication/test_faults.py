@@ -22,12 +22,12 @@ from tests.replication.runner import Outcome, run
 # Starts processes, which is slow on a busy machine. What fails here is about messages.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.final]
 
-# Shapes, and their seeds. All of them, and the last test, take about two minutes.
+# Shapes, and their seeds. Twenty in all, with that of the last test, take about two minutes.
 SCHEDULES: dict[Shape, Sequence[int]] = {
     Shape(flush=FlushMode.SYNC): range(1, 4),
     Shape(slaves=1, flush=FlushMode.SYNC): range(6, 9),
-    Shape(slaves=1, flush=FlushMode.ASYNC): range(11, 14),
-    Shape(slaves=1, sync=True, flush=FlushMode.SYNC): range(16, 19),
+    Shape(slaves=1, flush=FlushMode.ASYNC): range(11, 15),
+    Shape(slaves=1, sync=True, flush=FlushMode.SYNC): range(16, 20),
     # Killed while its slave lags; deposed while it lives, and promoted again.
     Shape(slaves=1, promotes=True, flush=FlushMode.ASYNC): (22, 15),
     # Cut off from everybody; killed, and promoted again.

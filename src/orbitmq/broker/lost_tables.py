@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from orbitmq.broker.topics.attributes import STORAGE, STORAGE_MEMORY
 from orbitmq.model import names
-from orbitmq.model.topics import TopicConfig
+from orbitmq.model.topics import STORAGE, STORAGE_MEMORY, TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -48,11 +47,28 @@ def recovered_topics(
 
 
 def topics_not_copied(
-    queues: Iterable[QueueBounds], memory_topics: Set[str], known: Mapping[str, TopicConfig]
+    queues: Iterable[QueueBounds],
+    memory_topics: Set[str],
+    known: Mapping[str, TopicConfig],
+    *,
+    new_topic_queues: int,
 ) -> dict[str, TopicConfig]:
-    """Topics of the last master that a promoted slave has messages of, and no entry; logs which."""
+    """Topics of the last master that a promoted slave has messages of, and no entry; logs which.
+
+    A topic that is not known gets at least as many queues as new topics have: others may have had
+    no message yet.
+    """
     with_messages = (queue for queue in queues if queue.end > queue.start)
-    topics = _topics_for(with_messages, memory_topics, known)
+    topics = {
+        name: topic
+        if name in known or names.is_group_topic(name)
+        else msgspec.structs.replace(
+            topic,
+            read_queues=max(topic.read_queues, new_topic_queues),
+            write_queues=max(topic.write_queues, new_topic_queues),
+        )
+        for name, topic in _topics_for(with_messages, memory_topics, known).items()
+    }
     if topics:
         log.warning(
             "topics that the last master created or changed just before are made from their queues "

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from orbitmq.broker.topics.attributes import is_kept_in_memory
 from orbitmq.model.names import BROKER_ONLY_TOPICS, is_group_topic
 from orbitmq.model.topics import MULTI_TAG, Permission
 
@@ -70,5 +69,5 @@ def is_plain(topic: TopicConfig) -> bool:
         and not is_group_topic(topic.name)
         and topic.name not in BROKER_ONLY_TOPICS
         and topic.filter_type != MULTI_TAG
-        and not is_kept_in_memory(topic)
+        and not topic.is_in_memory
     )

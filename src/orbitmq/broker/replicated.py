@@ -108,11 +108,11 @@ class ReplicatedBroker:
 
     async def _change_roles(self) -> None:
         while not self._is_stopping:
-            await self.broker.restart_wanted.wait()
+            await self.broker.reign.restart_wanted.wait()
             self._is_changing = True
             try:
                 # It registers again under the same address.
-                self.broker.registration.abandon()
+                self.broker.parts.registration.abandon()
                 await self.broker.stop()
                 await self._start()
             except Exception as error:
@@ -129,7 +129,8 @@ class ReplicatedBroker:
         await epochs.load()
         role = epochs.role(self._configured)
         if role.is_slave:
-            if not self._configured.is_slave:
+            # Said when the process starts, not again when the role or the log changes.
+            if not self._configured.is_slave and self._changes is None:
                 log.warning(
                     "configured as a master, and replaced by a promotion: starting as a slave "
                     "epoch=%d id=%d hint=orbitmq broker promote makes it the master again",
@@ -137,7 +138,7 @@ class ReplicatedBroker:
                     role.broker_id,
                 )
             return role
-        view = await self._look_around(epochs.epoch)
+        view = await self._look_around(epochs)
         if rival := view.rival(epochs.epoch):
             raise StateError(
                 f"the broker at {rival} is master of the same group at the same epoch, "
@@ -150,19 +151,24 @@ class ReplicatedBroker:
             return role
         log.warning(
             "another master replaced this one, which starts as its slave epoch=%d address=%s "
-            "own_epoch=%d id=%d",
+            "own_epoch=%d id=%d%s",
             successor.epoch,
             successor.address or "unknown",
             epochs.epoch,
             successor.broker_id,
+            ""
+            if successor.address
+            else " hint=start the master of that epoch, or promote a slave; if there is none, and "
+            "this group begins anew: orbitmq namesrv forget-epoch, and start this one again with "
+            "an empty store",
         )
         return Role(successor.broker_id, BrokerRole.SLAVE)
 
-    async def _look_around(self, epoch: int) -> GroupView:
+    async def _look_around(self, epochs: EpochFile) -> GroupView:
         rpc = RpcClient(clock=self._clock)
         await rpc.start()
         try:
             name_servers = parse_addresses(self._settings.of(BrokerConfig).name_servers)
-            return await look_around(rpc, name_servers, self.broker.identity, epoch)
+            return await look_around(rpc, name_servers, self.broker.identity, epochs, self._clock)
         finally:
             await rpc.stop()

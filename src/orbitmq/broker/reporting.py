@@ -71,6 +71,7 @@ class Reporting:
                 timers_behind=self.timers_behind,
                 confirmations=self.confirmations,
                 reads=self.reads,
+                replication=self.replication_figures,
                 clock=self.clock,
             ),
         )

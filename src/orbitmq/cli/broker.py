@@ -16,7 +16,7 @@ from orbitmq.cli.broker_drain import drain
 from orbitmq.cli.broker_promote import promote
 from orbitmq.cli.broker_seed import seed
 from orbitmq.cli.cluster import list_brokers
-from orbitmq.cli.output import AsJson, show_each, show_rows, time_text
+from orbitmq.cli.output import AsJson, seconds, show_each, show_rows, time_text
 from orbitmq.cli.servers.logs import LogLevel
 from orbitmq.cli.servers.serving import (
     Host,
@@ -29,6 +29,7 @@ from orbitmq.cli.servers.serving import (
 )
 from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.groups import lag_of
+from orbitmq.errors import SettingsError
 from orbitmq.model.versions import version_name
 from orbitmq.protocol.requests.statistics import Replication
 
@@ -206,19 +207,29 @@ def slaves(
     async def ask(admin: Admin) -> dict[str, Replication]:
         return {one: await admin.brokers.replication(one) for one in await targets(admin, broker)}
 
+    found = administer(namesrv, ask)
+    if broker in found and not found[broker].is_master:
+        master = found[broker].master_link.address
+        where = f", which copies the log at {master}" if master else ""
+        raise SettingsError(
+            f"{broker} is a slave itself{where}", hint="name its master, or its group"
+        )
     rows = [
         {
             "broker": name,
-            "slave": one.address,
+            # Compat: slaves of RocketMQ do not say who they are; theirs is that of a connection.
+            "id": one.broker_id,
+            "address": one.broker_address or one.address,
             "log_end": state.log_end,
             "confirmed": one.confirmed_offset,
             "lag_bytes": one.lag_bytes,
+            "lag_seconds": seconds(one.lag_ms),
             "in_sync": one.in_sync,
         }
-        for name, state in administer(namesrv, ask).items()
+        for name, state in found.items()
         for one in state.slaves
     ]
-    show_rows(rows, as_json=as_json, empty="no slaves")
+    show_rows(rows, as_json=as_json, empty="no slaves are connected")
 
 
 def lag(

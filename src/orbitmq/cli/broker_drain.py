@@ -27,6 +27,9 @@ _SHOWN_EVERY_MS: Final = 5000
 # The speed of consumers is that of the last rounds.
 _SPEED_ROUNDS: Final = 30
 _NAMES_SHOWN: Final = 10
+_TAKES_AGAIN: Final = (
+    "it takes messages again: somebody undid the drain, or it restarted without a config file (-c)"
+)
 
 Say = Callable[[str], None]
 
@@ -55,6 +58,10 @@ class Outcome:
     unread: Unread
     eta_s: int | None
     waited_s: int
+    # Groups that were not waited for, and lag.
+    ignored_groups: tuple[str, ...] = ()
+    # Whether it still refuses sends.
+    refuses_sends: bool = True
 
 
 def drain(  # noqa: PLR0913  # a parameter a flag
@@ -146,10 +153,16 @@ async def _check(draining: Draining, broker: str, *, force: bool) -> BrokerToDra
     obstacles = await draining.obstacles(found)
     if obstacles.only_here:
         one = obstacles.only_here[0]
+        advice = f"create each on other brokers: orbitmq topic create {one}"
+        if obstacles.read_only:
+            drained = obstacles.read_only[0]
+            advice = (
+                f"{_names(obstacles.read_only)} may only be read; let producers send there again: "
+                f"orbitmq broker drain {drained} --undo; or {advice}"
+            )
         raise CommandError(
             f"no other broker takes messages of {_names(obstacles.only_here)}",
-            hint=f"create it on other brokers: orbitmq topic create {one}; or let sends fail: "
-            "--force",
+            hint=f"{advice}; or let sends fail: --force",
         )
     if obstacles.ordered:
         one = obstacles.ordered[0]
@@ -222,6 +235,12 @@ class Drain:
             now_ms = self._clock.monotonic_ms()
             self._speed.note(now_ms, backlog.lag)
             reasons = self._reasons(backlog)
+            # Asked after the backlog: what arrived since could not be in it.
+            if not await self._draining.refuses_sends(self._broker):
+                unread = await self._draining.unread(self._broker)
+                outcome = self._outcome(backlog, unread, [_TAKES_AGAIN, *reasons])
+                outcome.refuses_sends = False
+                return outcome
             is_over = now_ms - self._began_ms >= self._patience.timeout_ms
             if not reasons or is_over or self._is_hopeless(backlog, now_ms):
                 unread = await self._draining.unread(self._broker)
@@ -302,7 +321,12 @@ class Drain:
             unread=unread,
             eta_s=self._speed.eta_s(),
             waited_s=round((self._clock.monotonic_ms() - self._began_ms) / 1000),
+            ignored_groups=self._ignored(backlog, unread),
         )
+
+    def _ignored(self, backlog: Backlog, unread: Unread) -> tuple[str, ...]:
+        behind = {one.group for one in backlog.groups} | unread.uncommitted.keys()
+        return tuple(sorted(behind & self._patience.ignored_groups))
 
 
 def _pending_texts(backlog: Backlog) -> list[str]:
@@ -342,6 +366,7 @@ def _as_object(outcome: Outcome) -> dict[str, object]:
         "eta_seconds": outcome.eta_s,
         "pending": {"delayed": backlog.delayed, "timed": backlog.timed, "half": backlog.half},
         "unread_topics": dict(unread.topics),
+        "ignored_groups": list(outcome.ignored_groups),
         "broadcasting_groups": list(unread.broadcasting),
         "dead_letters": unread.dead_letters,
         "slaves": list(outcome.broker.slaves),
@@ -352,8 +377,11 @@ def _as_object(outcome: Outcome) -> dict[str, object]:
 def _show(outcome: Outcome) -> None:
     name = outcome.broker.name
     if outcome.may_stop:
-        typer.secho(f"{name} may be switched off: it takes no messages, and", nl=False)
-        typer.echo(" groups have consumed what it has")
+        groups = "all groups but the ignored ones" if outcome.ignored_groups else "groups"
+        typer.echo(
+            f"{name} may be switched off: it takes no messages, and {groups} have consumed what "
+            "it has"
+        )
     else:
         typer.secho(f"{name} may not be switched off yet:", fg=typer.colors.YELLOW)
         for reason in outcome.reasons:
@@ -363,13 +391,27 @@ def _show(outcome: Outcome) -> None:
             typer.echo(f"start members, or give: {' '.join(f'--ignore-group {g}' for g in lonely)}")
     for note in _notes(outcome):
         typer.echo(escaped(note))
-    typer.echo(f"to let producers send to it again: orbitmq broker drain {name} --undo")
+    if outcome.refuses_sends:
+        typer.echo(f"to let producers send to it again: orbitmq broker drain {name} --undo")
+    else:
+        typer.echo(f"to drain it again: orbitmq broker drain {name}")
+
+
+def _groups(outcome: Outcome) -> str:
+    """The ignored groups that have messages left, and how many."""
+    lags = dict(outcome.unread.uncommitted)
+    lags |= {one.group: one.lag for one in outcome.backlog.groups}
+    return _names(
+        [f"group {one}, {counted(lags[one], 'message')} behind" for one in outcome.ignored_groups]
+    )
 
 
 def _notes(outcome: Outcome) -> list[str]:
     """What stays on the broker, and what else to know."""
     backlog, unread = outcome.backlog, outcome.unread
     notes = []
+    if outcome.ignored_groups:
+        notes.append(f"ignored, and not done: {_groups(outcome)}")
     if stay := _pending_texts(backlog):
         notes.append(f"stays on it until it is due: {', '.join(stay)}")
     if unread.topics:

@@ -13,7 +13,7 @@ from orbitmq.cli.administering import NameServers, Yes, administer, confirm
 from orbitmq.cli.output import AsJson, counted, escaped, show_json, show_rows, time_text
 from orbitmq.client.aio.admin.promotion import LostRange, Member, Promoted, PromotionPlan
 from orbitmq.client.aio.admin.undone_batches import UndoneBatches
-from orbitmq.errors import CommandError
+from orbitmq.errors import CommandError, PromotionError
 
 _TOPICS_SHOWN: Final = 10
 _QUERIES_SHOWN: Final = 10
@@ -68,6 +68,11 @@ def promote(
         if as_json:
             show_json(_as_object(plan, None))
         raise typer.Exit(1 if plan.obstacles else 0)
+    if plan.obstacles and not force and not as_json:
+        raise PromotionError(
+            f"{plan.slave.address} is not promoted",
+            hint="look at each obstacle above; --force promotes it all the same",
+        )
     if not plan.obstacles or force:
         if as_json and not yes:
             raise CommandError(
@@ -118,11 +123,20 @@ def _losses(plan: PromotionPlan) -> Iterator[str]:
         yield f"lost: {counted(count, 'message')} of {topic}"
     if len(counts) > _TOPICS_SHOWN:
         yield f"lost: messages of {len(counts) - _TOPICS_SHOWN} more topics; --json lists all"
+    if plan.memory_topics:
+        names = ", ".join(plan.memory_topics[:_TOPICS_SHOWN])
+        more = len(plan.memory_topics) - _TOPICS_SHOWN
+        yield f"lost: all messages in memory, of {names}{f' and {more} more' if more > 0 else ''}"
     for undone in plan.undone[:_QUERIES_SHOWN]:
         yield f"undone: {_batches(undone)}, as {undone.known_by} knows"
     if len(plan.undone) > _QUERIES_SHOWN:
         yield f"undone: batches of {len(plan.undone) - _QUERIES_SHOWN} more queries; --json lists all"
     yield _durability(plan)
+    if plan.is_drained:
+        yield (
+            f"drained: {plan.broker_name} takes no messages after this either, until: orbitmq broker "
+            f"drain {plan.broker_name} --undo"
+        )
 
 
 def _batches(undone: UndoneBatches) -> str:
@@ -198,7 +212,9 @@ def _as_object(plan: PromotionPlan, done: Promoted | None) -> dict[str, object]:
             {"topic": each.topic, "queue": each.queue_id, "kept": each.kept, "end": each.end}
             for each in plan.lost_messages
         ],
+        "memory_topics": plan.memory_topics,
         "kept": plan.kept,
+        "is_drained": plan.is_drained,
         "undone": [
             {
                 "query": one.query,

@@ -18,9 +18,11 @@ from orbitmq.cli.output import AsJson, show_json
 from orbitmq.cli.own_command import own_command
 from orbitmq.cli.servers.logs import LogLevel
 from orbitmq.cli.servers.serving import LogLevelFlag, OtherOptions, flags_of, run
+from orbitmq.client.aio.admin import Admin
 from orbitmq.client.aio.admin.draining import BrokerToDrain
 from orbitmq.clock import SystemClock
 from orbitmq.disk import off_loop
+from orbitmq.errors import SettingsError
 from orbitmq.settings import Settings
 from orbitmq.store.config import StoreConfig
 from orbitmq.transport.rpc_client import RpcClient
@@ -50,7 +52,7 @@ def seed(  # noqa: PLR0913  # a parameter a flag
 
     The files are in DIR/commitlog. The slave then copies only what came later.
     """
-    found = administer(namesrv, lambda admin: admin.draining.find(master))
+    found = administer(namesrv, lambda admin: _find(admin, master, broker_id))
     flags = {
         **flags_of(options),
         "namesrvAddr": str(client_keywords(namesrv)["namesrv"]),
@@ -85,6 +87,26 @@ def seed(  # noqa: PLR0913  # a parameter a flag
             lambda fail: ReplicatedBroker(settings, config_file=config, on_failure=fail),
             log_level,
         )
+
+
+async def _find(admin: Admin, master: str, broker_id: int) -> BrokerToDrain:
+    """Find the master; raises if a broker of its group has the id now.
+
+    One that is missing does not count: a seeded slave may take its place.
+    """
+    found = await admin.draining.find(master)
+    view = await admin.brokers.clusters()
+    taken = dict(view.brokers[found.name].addresses)
+    for slave in (await admin.brokers.replication(found.address)).slaves:
+        if slave.broker_id is not None and slave.broker_address:
+            taken.setdefault(slave.broker_id, slave.broker_address)
+    if broker_id in taken:
+        free = next(number for number in range(1, len(taken) + 2) if number not in taken)
+        raise SettingsError(
+            f"the broker at {taken[broker_id]} has the id {broker_id} of {found.name} already",
+            hint=f"choose another one: --id {free}",
+        )
+    return found
 
 
 async def _seed(

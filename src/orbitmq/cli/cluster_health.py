@@ -11,10 +11,10 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from orbitmq.cli.administering import NameServers, administer
-from orbitmq.cli.output import AsJson, counted, escaped, show_json, show_rows, time_text
+from orbitmq.cli.output import AsJson, counted, escaped, seconds, show_json, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.clock import Clock, SystemClock
-from orbitmq.errors import OrbitError, RemoteError, TransportError
+from orbitmq.errors import CommandError, OrbitError, RemoteError, TransportError
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, MissingBroker
 from orbitmq.protocol.requests.statistics import Replication
 
@@ -59,8 +59,11 @@ class BrokerState:
     broker_id: int
     address: str
     state: str
+    epoch: int | None = None
     log_end: int | None = None
     lag_bytes: int | None = None
+    # Since when its master has a message that it lacks, as the master says.
+    lag_ms: int | None = None
     # Whether the log of its master arrives.
     follows: bool | None = None
     # Why not, if it says so.
@@ -96,9 +99,15 @@ def health(
     as_json: AsJson = False,
 ) -> None:
     """Show who is master and who follows; exits with 1 if a slave does not, 2 without a master."""
-    groups, others = administer(
-        namesrv, lambda admin: _examine(admin, lag_bytes_max=lag_bytes_max, clock=SystemClock())
-    )
+    try:
+        groups, others = administer(
+            namesrv, lambda admin: _examine(admin, lag_bytes_max=lag_bytes_max, clock=SystemClock())
+        )
+    except TransportError:
+        raise
+    except OrbitError as error:
+        # Its code would be 1, which stands for a degraded cluster.
+        raise CommandError(str(error.args[0]), hint=error.hint) from error
     found = _worst([*others, *(problem for group in groups for problem in group.problems)])
     if as_json:
         show_json(
@@ -189,49 +198,59 @@ class Judge:
         state = GroupState(cluster=group.cluster, name=group.name)
         address = group.addresses.get(MASTER_ID, "")
         master = self.answers.get(address)
-        log_end = master.replication.log_end if master and master.replication else None
+        at_master = master.replication if master is not None else None
         for number, one in sorted(group.addresses.items()):
-            state.brokers.append(self._broker(number, one, log_end))
+            state.brokers.append(self._broker(number, one, at_master))
         if missing is not None:
             state.brokers += _gone(missing)
-        state.problems += self._of_master(address, master, state.brokers)
+        state.problems += self._of_master(group.name, address, master, state.brokers)
         is_there = master is not None and master.state != "unreachable"
         for slave in state.brokers:
             if slave.broker_id:
                 state.problems += self._of_slave(slave, has_master=is_there)
         return state
 
-    def _broker(self, number: int, address: str, master_end: int | None) -> BrokerState:
+    def _broker(self, number: int, address: str, at_master: Replication | None) -> BrokerState:
         state, replication, _ = self.answers[address]
         if replication is None:
             return BrokerState(broker_id=number, address=address, state=state)
         if not number:
             return BrokerState(
-                broker_id=number, address=address, state=state, log_end=replication.log_end
+                broker_id=number,
+                address=address,
+                state=state,
+                epoch=replication.epoch,
+                log_end=replication.log_end,
             )
         link = replication.master_link
+        seen = (
+            [one for one in at_master.slaves if one.broker_address == address] if at_master else []
+        )
         silence_ms = self.now_ms - link.last_read_ms if link.last_read_ms else 0
         return BrokerState(
             broker_id=number,
             address=address,
             state=state,
+            epoch=replication.epoch,
             log_end=link.end_offset,
-            lag_bytes=max(master_end - link.end_offset, 0) if master_end is not None else None,
+            lag_bytes=max(at_master.log_end - link.end_offset, 0) if at_master else None,
+            lag_ms=seen[0].lag_ms if seen else None,
             follows=bool(link.address) and silence_ms <= _LINK_SILENCE_MS_MAX,
             failure=link.failure or "",
         )
 
     def _of_master(
-        self, address: str, master: Answer | None, brokers: Sequence[BrokerState]
+        self, name: str, address: str, master: Answer | None, brokers: Sequence[BrokerState]
     ) -> Iterator[Problem]:
         slaves = [one for one in brokers if one.broker_id]
         served = any(slave.state in {"up", "unknown"} for slave in slaves)
         rest = "; slaves serve its readers" if served else "; nobody serves its queues"
         if master is None:
-            yield Problem(Health.DOWN, f"there is no master{rest}{_advice(slaves)}")
+            yield Problem(Health.DOWN, f"there is no master{rest}{_advice(name, slaves)}")
         elif master.state == "unreachable":
             yield Problem(
-                Health.DOWN, f"the master {address} cannot be reached{rest}{_advice(slaves)}"
+                Health.DOWN,
+                f"the master {address} cannot be reached{rest}{_advice(name, slaves)}",
             )
         elif master.replication is not None:
             if not master.replication.is_master:
@@ -242,7 +261,7 @@ class Judge:
             if len(links) < following:
                 yield Problem(
                     Health.DEGRADED,
-                    f"{_are(len(links))} connected to the master, of {counted(following, 'slave')}",
+                    f"of {counted(following, 'slave')}, {_are(len(links))} connected to the master",
                 )
             in_sync = sum(link.in_sync for link in links)
             if in_sync < master.slaves_awaited:
@@ -265,11 +284,11 @@ class Judge:
             yield Problem(Health.DEGRADED, f"{name} lags by {slave.lag_bytes} bytes")
 
 
-def _advice(slaves: Sequence[BrokerState]) -> str:
+def _advice(name: str, slaves: Sequence[BrokerState]) -> str:
     """What to do about a lost master."""
     if not any(slave.state == "up" for slave in slaves):
         return ""
-    return ": start it, or make a slave the master with orbitmq broker promote"
+    return f": start it, or make a slave the master: orbitmq broker promote {name}"
 
 
 def _are(number: int) -> str:
@@ -279,7 +298,9 @@ def _are(number: int) -> str:
 def _gone(missing: MissingBroker) -> list[BrokerState]:
     return [
         BrokerState(
-            broker_id=number, address=address, state=f"missing since {time_text(missing.since_ms)}"
+            broker_id=number,
+            address=address,
+            state=f"missing since {time_text(missing.missing_since_ms(number))}",
         )
         for number, address in sorted(missing.addresses.items())
     ]
@@ -313,8 +334,10 @@ def _as_row(broker: BrokerState) -> dict[str, object]:
         "id": broker.broker_id,
         "role": broker.role,
         "address": broker.address,
+        "epoch": broker.epoch,
         "log_end": broker.log_end,
         "lag_bytes": broker.lag_bytes,
+        "lag_seconds": seconds(broker.lag_ms),
         "follows": broker.follows,
         "failure": broker.failure,
         "state": broker.state,

@@ -40,6 +40,7 @@ NOUNS = (
     "namesrv",
     "filterserver",
     "store",
+    "cut",
 )
 
 

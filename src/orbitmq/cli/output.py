@@ -109,6 +109,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def seconds(span_ms: int | None) -> float | None:
+    """A span in seconds, with tenths; None if there is none."""
+    return None if span_ms is None else round(span_ms / 1000, 1)
+
+
 def time_text(timestamp_ms: int) -> str:
     """A time in the local zone; empty if there is none, the number if it is out of range."""
     if timestamp_ms <= 0:

@@ -11,7 +11,6 @@ from orbitmq.cli.administering import NameServers, Yes, administer, confirm, use
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, counted, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
-from orbitmq.client.aio.admin.topics import NEW_TOPIC_QUEUES
 from orbitmq.errors import RouteNotFoundError
 from orbitmq.model.topics import Permission, TopicConfig
 
@@ -156,7 +155,9 @@ def create(  # noqa: PLR0913  # a parameter a flag
 ) -> None:
     """Create a topic on all masters, or change the given settings of an existing one."""
     bits = None if permission is None else _permission_of(permission)
-    existing = administer(namesrv, lambda admin: _existing(admin, topic, cluster, broker))
+    existing, elsewhere = administer(
+        namesrv, lambda admin: _existing(admin, topic, cluster, broker)
+    )
     fewer = [
         f"{config.read_queues}/{config.write_queues} on {name}"
         for name, config in existing.items()
@@ -181,26 +182,33 @@ def create(  # noqa: PLR0913  # a parameter a flag
             broker=broker,
         ),
     )
-    if existing and queues is None:
-        typer.echo(f"topic {topic} is changed on {', '.join(brokers)}")
-    else:
-        number = counted(queues or NEW_TOPIC_QUEUES, "queue")
-        typer.echo(f"topic {topic} has {number} on {', '.join(brokers)}")
+    old = [name for name in brokers if name in existing]
+    new = [name for name in brokers if name not in existing]
+    if queues is not None:
+        old, new = [], list(brokers)
+    if old:
+        is_asked = bits is not None or ordered is not None or write_queues or attributes
+        state = "is changed" if is_asked else "stays as it is"
+        typer.echo(f"topic {topic} {state} on {', '.join(old)}")
+    if new:
+        number = counted(queues or elsewhere.read_queues, "queue")
+        typer.echo(f"topic {topic} has {number} on {', '.join(new)}")
 
 
 async def _existing(
     admin: Admin, topic: str, cluster: str | None, broker: str | None
-) -> dict[str, TopicConfig]:
-    """The topic's settings on the chosen brokers that have it."""
+) -> tuple[dict[str, TopicConfig], TopicConfig]:
+    """The topic's settings on the chosen brokers that have it, and what others would get."""
+    elsewhere = await admin.topics.settings_elsewhere(topic)
     try:
         configs = await admin.topics.config(topic)
     except RouteNotFoundError:
-        return {}
+        return {}, elsewhere
     if broker is not None:
         chosen = {await admin.brokers.name(broker)}
     else:
         chosen = set(await admin.brokers.addresses(cluster=cluster))
-    return {name: config for name, config in configs.items() if name in chosen}
+    return {name: config for name, config in configs.items() if name in chosen}, elsewhere
 
 
 def delete(

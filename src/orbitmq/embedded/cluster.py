@@ -15,12 +15,14 @@ import contextlib
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final, Self
 
+from orbitmq.broker.replication.config import BrokerRole
+from orbitmq.client.aio.admin import Admin
 from orbitmq.client.sync.background_loop import BackgroundLoop
-from orbitmq.clock import ForwardClock
+from orbitmq.clock import ForwardClock, SystemClock, time_limit
 from orbitmq.disk import make_folder
 from orbitmq.embedded.faults import Faults
 from orbitmq.embedded.local_broker import LocalBroker, find_broker
@@ -32,6 +34,10 @@ from orbitmq.transport.rpc_client import RpcClient
 
 HOST: Final = "127.0.0.1"
 BROKERS_MAX: Final = 26
+SLAVES_MAX: Final = 3
+# Far above what slaves take to copy what a test stores.
+_COPIED_MS_MAX: Final = 60_000
+_LOOK_MS: Final = 10
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # we create our own folder in it
 # Enough for tests, and quick to create.
 _SMALL_FILES: Final = {
@@ -43,12 +49,16 @@ _SMALL_FILES: Final = {
 
 
 class Cluster:
-    """A name server and brokers `broker-a`, `broker-b`, … of one cluster."""
+    """A name server and brokers `broker-a`, `broker-b`, … of one cluster, and slaves of each.
+
+    Slaves are `broker-a-slave-1`, …; each broker keeps its name when another one becomes master.
+    """
 
     def __init__(
         self,
         *,
         brokers: int = 1,
+        slaves: int = 0,
         directory: Path | str | None = None,
         in_memory: bool = False,
         network_faults: bool = False,
@@ -57,7 +67,8 @@ class Cluster:
     ) -> None:
         """Prepare a cluster.
 
-        `directory` stores the messages, and a later cluster can open it again; without it, they
+        `slaves` is how many slaves each broker has; sends wait for one of them, unless `options`
+        has another `brokerRole`. `directory` stores the messages, and a later cluster can open it again; without it, they
         are deleted with this cluster. `in_memory` stores them in shared memory if the system has
         it. `network_faults` puts a relay in front of each broker, which `faults` needs to drop and
         delay connections. `options` are options of the brokers, by RocketMQ's names.
@@ -65,6 +76,10 @@ class Cluster:
         if not 1 <= brokers <= BROKERS_MAX:
             raise SettingsError(
                 f"a cluster cannot have {brokers} brokers", hint=f"choose 1 to {BROKERS_MAX}"
+            )
+        if not 0 <= slaves <= SLAVES_MAX:
+            raise SettingsError(
+                f"a broker cannot have {slaves} slaves", hint=f"choose 0 to {SLAVES_MAX}"
             )
         if directory is not None and in_memory:
             raise SettingsError(
@@ -76,7 +91,9 @@ class Cluster:
         self._directory = Path(directory) if directory is not None else None
         self._in_memory = in_memory
         self._network_faults = network_faults
-        self._options = {**_SMALL_FILES, **(options or {})}
+        self._slaves = slaves
+        role = {"brokerRole": BrokerRole.SYNC_MASTER} if slaves else {}
+        self._options = {**_SMALL_FILES, **role, **(options or {})}
         self._loop = BackgroundLoop("orbitmq-cluster", owner="cluster")
         # One thread at a time starts or stops it; a failed start stops it.
         self._guard = threading.RLock()
@@ -178,10 +195,18 @@ class Cluster:
         self._rpc = RpcClient()
         await self._rpc.start()
         self._opened.push_async_callback(self._rpc.stop)
-        for name in self._names:
-            await self._start_broker(name, folder)
+        # Slaves last: messages of a master that stops may still wait for them.
+        self._opened.push_async_callback(self._stop_brokers)
+        for slave in range(self._slaves + 1):
+            for name in self._names:
+                await self._start_broker(name, slave, folder)
+        await self._until_copied(self._names)
 
-    async def _start_broker(self, name: str, folder: Path) -> None:
+    async def _stop_brokers(self) -> None:
+        for broker in sorted(self._brokers.values(), key=lambda one: one.is_slave):
+            await broker.stop()
+
+    async def _start_broker(self, name: str, slave: int, folder: Path) -> None:
         relay = None
         if self._network_faults:
             relay = Relay(chance=self.faults.chance)
@@ -189,6 +214,7 @@ class Cluster:
             self._opened.push_async_callback(relay.stop)
         broker = LocalBroker(
             name,
+            slave=slave,
             folder=folder,
             options={
                 "bindAddress": HOST,
@@ -199,8 +225,7 @@ class Cluster:
             clock=self.clock,
             relay=relay,
         )
-        self._brokers[name] = broker
-        self._opened.push_async_callback(broker.stop)
+        self._brokers[broker.name] = broker
         await broker.start()
 
     def _make_folder(self) -> Path:
@@ -225,19 +250,21 @@ class Cluster:
 
     @property
     def brokers(self) -> list[str]:
-        """The names of the brokers."""
+        """The names of the brokers, without slaves."""
         return list(self._names)
 
-    def _is_registered(self, name: str) -> bool:
-        return self._name_server is not None and bool(self._name_server.routes.addresses_of(name))
+    def _is_registered(self, group: str, address: str) -> bool:
+        assert self._name_server is not None
+        return address in self._name_server.routes.addresses_of(group).values()
 
     def create_topic(self, name: str, *, queues: int = 4, attributes: str = "") -> None:
-        """Create a topic with this many queues on each running broker."""
+        """Create a topic with this many queues on each running master, and its slaves."""
 
         async def create() -> None:
-            for broker in self._brokers.values():
-                if broker.is_running:
-                    await broker.create_topic(self._rpc, name, queues=queues, attributes=attributes)
+            masters = self._masters()
+            for broker in masters:
+                await broker.create_topic(self._rpc, name, queues=queues, attributes=attributes)
+            await self._until_copied([broker.group for broker in masters])
 
         self._loop.call(create())
 
@@ -252,14 +279,10 @@ class Cluster:
             self.create_topic(name, queues=queues)
 
     def message_count(self, topic: str) -> int:
-        """How many messages of a topic consumers can see, on all running brokers."""
+        """How many messages of a topic consumers can see, on all running masters."""
 
         async def count() -> int:
-            return sum(
-                broker.message_count(topic)
-                for broker in self._brokers.values()
-                if broker.is_running
-            )
+            return sum(broker.message_count(topic) for broker in self._masters())
 
         return self._loop.call(count())
 
@@ -270,3 +293,69 @@ class Cluster:
     def broker(self, name: str | None = None) -> LocalBroker:
         """Find a broker by name; by default, the first one."""
         return find_broker(self._brokers, name or self._names[0])
+
+    # --- slaves ---------------------------------------------------------------------------------
+
+    def master(self, name: str | None = None) -> str:
+        """The name of the broker that is the master of a group now; by default, of the first one."""
+        group = self.broker(name).group
+        for broker in self._masters():
+            if broker.group == group:
+                return broker.name
+        raise StateError(
+            f"{group} has no master now", hint="restart a broker of it, or promote a slave"
+        )
+
+    def promote(self, name: str | None = None, *, force: bool = False) -> str:
+        """Make a slave the master, as `orbitmq broker promote` does; returns its name.
+
+        `name` is that of the slave, or of a broker whose slave with the longest log is chosen.
+        `force` does it even if the master is running.
+        """
+        broker = self.broker(name)
+
+        async def promote() -> str:
+            async with Admin(namesrv=self.namesrv) as admin:
+                slave = broker.address if broker.is_slave else None
+                plan = await admin.promotion.plan(broker.group, slave=slave)
+                done = await admin.promotion.promote(plan, force=force)
+            return next(
+                one.name
+                for one in self._brokers.values()
+                if one.is_running and one.address == done.address
+            )
+
+        return self._loop.call(promote())
+
+    def wait_for_slaves(self) -> None:
+        """Wait until slaves that run have all that their masters have: messages, topics, offsets."""
+        self._loop.call(self._until_copied([broker.group for broker in self._masters()]))
+
+    def _masters(self) -> list[LocalBroker]:
+        return [broker for broker in self._brokers.values() if broker.is_master]
+
+    async def _until_copied(self, groups: Collection[str]) -> None:
+        """Wait until the running slaves of some groups have what their masters have."""
+        waiting = [
+            broker
+            for broker in self._brokers.values()
+            if broker.is_running and broker.group in groups and not broker.is_master
+        ]
+        clock = SystemClock()
+        try:
+            async with time_limit(clock, _COPIED_MS_MAX):
+                while waiting := [one for one in waiting if not await self._is_copied(one)]:
+                    await clock.sleep_ms(_LOOK_MS)
+        except TimeoutError as error:
+            names = ", ".join(one.name for one in waiting)
+            raise StateError(
+                f"slaves did not copy their masters within {_COPIED_MS_MAX // 1000} s: {names}",
+                hint="the log of orbitmq.broker.replication says why",
+            ) from error
+
+    async def _is_copied(self, slave: LocalBroker) -> bool:
+        master = next((one for one in self._masters() if one.group == slave.group), None)
+        # While roles change, a group has no master, or two brokers that are none.
+        return master is slave or (
+            master is not None and slave.is_slave and await slave.copies(master)
+        )

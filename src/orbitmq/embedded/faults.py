@@ -29,7 +29,7 @@ class Faults:
         brokers: Mapping[str, LocalBroker],
         loop: BackgroundLoop,
         *,
-        is_registered: Callable[[str], bool],
+        is_registered: Callable[[str, str], bool],
         seed: int,
     ) -> None:
         self._brokers = brokers
@@ -45,9 +45,10 @@ class Faults:
         broker = self._pick(name)
 
         async def kill() -> None:
+            address = broker.address
             await broker.kill()
             async with asyncio.timeout(_NOTICED_SECONDS_MAX):
-                while self._is_registered(broker.name):
+                while self._is_registered(broker.group, address):
                     await settle()
 
         self._loop.call(kill())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from orbitmq.broker.app import Broker, load_settings
 from orbitmq.broker.replicated import ReplicatedBroker
+from orbitmq.broker.replication.config import BrokerRole
 from orbitmq.disk import off_loop
 from orbitmq.errors import SettingsError, StateError
 from orbitmq.protocol.requests.topics import UpdateTopic
@@ -25,25 +26,30 @@ if TYPE_CHECKING:
 
 
 class LocalBroker:
-    """A broker that keeps its port and folder across restarts."""
+    """A broker that keeps its name, port and folder across restarts, whatever its role is."""
 
     def __init__(
         self,
-        name: str,
+        group: str,
         *,
+        slave: int = 0,
         folder: Path,
         options: Mapping[str, str],
         clock: Clock,
         relay: Relay | None,
     ) -> None:
-        self.name = name
+        """Prepare a broker: the first master of a group, or the slave with this number."""
+        self.group = group
+        self.name = f"{group}-slave-{slave}" if slave else group
         self.relay = relay
-        self._folder = folder / name
+        self._folder = folder / self.name
         self._options = {
             **options,
-            "brokerName": name,
+            "brokerName": group,
             "storePathRootDir": str(self._folder),
         }
+        if slave:
+            self._options |= {"brokerId": str(slave), "brokerRole": BrokerRole.SLAVE}
         self._clock = clock
         self._port = 0
         self._running: ReplicatedBroker | None = None
@@ -52,6 +58,19 @@ class LocalBroker:
     def is_running(self) -> bool:
         """Whether it is running."""
         return self._running is not None
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it is running, and is the master of its group."""
+        return self._serves_as(BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER)
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it is running, and is a slave."""
+        return self._serves_as(BrokerRole.SLAVE)
+
+    def _serves_as(self, *roles: BrokerRole) -> bool:
+        return self._running is not None and any(map(self._broker.is_serving_as, roles))
 
     @property
     def address(self) -> str:
@@ -105,6 +124,21 @@ class LocalBroker:
         """How many messages of a topic consumers can see."""
         queues = self._broker.store.queues()
         return sum(queue.end - queue.start for queue in queues if queue.topic == topic)
+
+    async def copies(self, master: LocalBroker) -> bool:
+        """Whether this slave shows all that its master has; copies its tables then."""
+        mine, its = self._broker, master._broker
+        following = mine.replication.following
+        if (
+            following is None
+            or not following.is_linked
+            or mine.reign.epochs.epoch != its.reign.epochs.epoch
+        ):
+            return False
+        if not mine.store.visible == mine.store.log_end == its.store.log_end == its.store.visible:
+            return False
+        await following.copy_tables()
+        return True
 
     def fail_disk(self) -> None:
         """Make its disk fail: it acknowledges nothing until it is restarted."""

@@ -90,6 +90,11 @@ INNER_QUEUE_OFFSETS: Final = "INNER_MULTI_QUEUE_OFFSET"
 # OrbitMQ's own: why the last attempt to consume a message failed.
 FAILURE_REASON: Final = "ORBIT_REASON"
 
+# --- messages of a log that was cut -------------------------------------------------------------
+
+# OrbitMQ's own: the saved tail, and where in its log the message was that was sent again.
+CUT_FROM: Final = "ORBIT_CUT"
+
 # --- rows written exactly once ------------------------------------------------------------------
 
 STAGED_FOR: Final = "ORBIT_TO"

@@ -37,11 +37,19 @@ class MissingBroker(msgspec.Struct, frozen=True, kw_only=True):
     addresses: dict[JavaLong, str] = msgspec.field(name="brokerAddrs")
     name: str = msgspec.field(name="brokerName")
     cluster: str
+    # Since when the first of them is missing, and each, by its id.
     since_ms: JavaLong = msgspec.field(name="missingSince")
+    each_since_ms: dict[JavaLong, JavaLong] = msgspec.field(
+        default_factory=dict, name="missingSinceById"
+    )
     # Whether the rest of its group still serves its queues.
     is_served: bool = msgspec.field(default=False, name="served")
     # If not, its topics did not fit in memory, and any topic may have queues there.
     topics_known: bool = msgspec.field(default=True, name="topicsKnown")
+
+    def missing_since_ms(self, broker_id: int) -> int:
+        """Since when one of them is missing."""
+        return self.each_since_ms.get(broker_id, self.since_ms)
 
 
 class QueueMapping(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,10 @@ from orbitmq.java_json import JavaInt
 # Filter types of topics; the second is out of use.
 SINGLE_TAG: Final = "SINGLE_TAG"
 MULTI_TAG: Final = "MULTI_TAG"
+# Our own attribute: where messages are kept; on disk unless it says otherwise.
+STORAGE: Final = "orbitmq.storage"
+STORAGE_MEMORY: Final = "memory"
+STORAGE_DISK: Final = "disk"
 
 
 class Permission(IntFlag):
@@ -51,6 +55,11 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True):
     def is_writable(self) -> bool:
         """Whether clients may send to it."""
         return bool(self.permission & Permission.WRITE)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether its messages are kept in memory only."""
+        return self.attributes.get(STORAGE) == STORAGE_MEMORY
 
     @property
     def is_template(self) -> bool:

@@ -112,6 +112,8 @@ class BrokerRegistry:
         # The largest epoch that a master of a group registered, by cluster and broker name.
         self._epoch_of = epoch_of
         self._live: dict[BrokerKey, LiveBroker] = {}
+        # Pairs of brokers with the same id, as long as both report: each takes it from the other.
+        self._contenders: set[frozenset[str]] = set()
         self.topics = TopicQueues(topics_max=topics_max, routes_max=routes_max)
         self.groups: dict[str, BrokerGroup] = {}
         self.clusters: dict[str, set[str]] = {}
@@ -231,6 +233,7 @@ class BrokerRegistry:
     def _remove(self, key: BrokerKey, broker_name: str) -> None:
         live = self._live.pop(key, None)
         self.filter_servers.pop(key, None)
+        self._contenders = {pair for pair in self._contenders if key.address not in pair}
         group = self.groups.get(broker_name)
         if group is None or key.address not in group.addresses.values():
             return
@@ -365,9 +368,12 @@ class BrokerRegistry:
         if other is None:
             return
         before, epoch = other.data_version.state_version, report.data_version.state_version
-        log.warning(
+        pair = frozenset((report.key.address, other.key.address))
+        log.log(
+            # Once: if both go on, it happens with every report.
+            logging.DEBUG if pair in self._contenders else logging.WARNING,
             "broker replaces another one that is alive name=%s id=%d address=%s epoch=%d "
-            "replaced=%s its epoch=%d",
+            "replaced=%s its epoch=%d hint=brokers of a group have different ids",
             report.broker_name,
             report.broker_id,
             report.key.address,
@@ -375,6 +381,7 @@ class BrokerRegistry:
             other.key.address,
             before,
         )
+        self._contenders.add(pair)
         if report.broker_id == MASTER_ID and epoch > before:
             # It counts as unknown, so that it registers even if its topics have not changed, and
             # learns that it was replaced.

@@ -63,9 +63,9 @@ class Liveness:
         """Remove the brokers that reported on the connection."""
         for live in self._registry.brokers_on(connection):
             log.warning(
-                "broker connection closed name=%s address=%s error=%s",
+                "broker connection closed name=%s address=%s reason=%s",
                 live.broker_name,
                 live.key.address,
-                error,
+                error or "the broker closed it without unregistering",
             )
             self._registry.lose(live)

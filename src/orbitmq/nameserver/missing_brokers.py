@@ -32,6 +32,8 @@ class _Missing:
     since_ms: int
     lost_at_ms: float
     addresses: dict[int, str] = field(default_factory=dict)
+    # Since when each is missing.
+    each_since_ms: dict[int, int] = field(default_factory=dict)
     # The queues that nobody of the group serves; None if they did not fit.
     topics: dict[str, QueueRoute] | None = field(default_factory=dict)
     topic_bytes: int = 0
@@ -94,6 +96,7 @@ class MissingBrokers:
                 lost_at_ms=self._clock.monotonic_ms(),
             )
         missing.addresses[broker_id] = address
+        missing.each_since_ms[broker_id] = self._clock.now_ms()
 
     def keep_topics(self, name: str, topics: Mapping[str, QueueRoute]) -> None:
         """Remember the queues of a group whose last broker left, if one of it is missing."""
@@ -190,6 +193,7 @@ def _shown(name: str, missing: _Missing) -> MissingBroker:
         cluster=missing.cluster,
         addresses=dict(sorted(missing.addresses.items())),
         since_ms=missing.since_ms,
+        each_since_ms={number: missing.each_since_ms[number] for number in missing.addresses},
         is_served=missing.topics == {},
         topics_known=missing.topics is not None,
     )

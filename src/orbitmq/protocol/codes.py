@@ -329,6 +329,7 @@ class RequestCode(IntEnum):
     PROMOTE_BROKER = 21_303, Role.BROKER, Role.BROKER, "make a slave the master of its group"
     LIST_QUEUE_ENDS = 21_304, Role.BROKER, Role.BROKER, "where queues end in a log, visible or not"
     LIST_QUEUE_LOCKS = 21_305, Role.BROKER, Role.BROKER, "owners of queue locks, for slaves"
+    LIST_STORE_TABLES = 21_306, Role.BROKER, Role.BROKER, "what of a store is not in its log"
     # OrbitMQ's own: messages that are not due yet
     LIST_PENDING = 21_201, Role.BROKER, Role.BROKER, "messages that are not due yet"
     COUNT_PENDING = 21_202, Role.BROKER, Role.BROKER, "how many messages are due when"

@@ -8,9 +8,9 @@ Crash: opening recovers; see `opening.parts` and `opening.recovery`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from orbitmq.clock import SystemClock
 from orbitmq.errors import DiskFullError, MessageError, StateError, StoreError
@@ -28,6 +28,7 @@ from orbitmq.store.opening.log_scans import ends_after
 from orbitmq.store.opening.parts import log_folders, open_parts
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.memory_topics import MemoryTopics
+from orbitmq.store.reading.reserved_offsets import first_number
 from orbitmq.store.reading.scrubbing import Scrub
 from orbitmq.store.retention import (
     Deletion,
@@ -48,9 +49,13 @@ if TYPE_CHECKING:
     from orbitmq.store.log.appender import Entry
     from orbitmq.store.log.commit_log import LogStretch
     from orbitmq.store.opening.cut_intent import Cut
+    from orbitmq.store.reading.reserved_offsets import QueueKey
     from orbitmq.store.retention import DiskUse
 
 log = logging.getLogger(__name__)
+
+# The log of a slave grows only by what it copies.
+_EVERYTHING: Final = 2**63 - 1
 
 
 class MessageStore(StoredMessages):
@@ -66,21 +71,25 @@ class MessageStore(StoredMessages):
         measure: Callable[[Path], DiskUse] = measure_disk,
         held: bool = False,
         is_copy: bool = False,
+        copied_until: int = 0,
     ) -> None:
         """Open a directory; `held` shows no more than was visible before, until `limit_visible`.
 
-        `is_copy` says that the log is copied from a master.
+        `is_copy` says that the log is copied from a master, `copied_until` up to where it was, if
+        this is the store of a master that was a slave.
         """
         self._config = config
         self._clock = clock or SystemClock()
         self._store_host = encode_host(*store_host)
-        parts = open_parts(config, self._clock, held=held, is_copy=is_copy)
+        copied_until = _EVERYTHING if is_copy else copied_until
+        parts = open_parts(config, self._clock, held=held, copied_until=copied_until)
         memory = MemoryTopics(
             parts.reserved_offsets,
             config,
             store_host=self._store_host,
             last_store_ms=parts.last_store_ms,
             disk_ends={(queue.topic, queue.queue_id): queue.end for queue in parts.queues},
+            is_copy=is_copy,
         )
         super().__init__(parts, config, memory)
         obstacles = self._obstacles = Obstacles()
@@ -162,6 +171,8 @@ class MessageStore(StoredMessages):
             deleted_topics=parts.deleted_topics,
             appender=self.appender,
             visibility=self._visibility,
+            dispatcher=parts.dispatcher,
+            obstacles=obstacles,
             flush_log=self._flush_log,
         )
         # Takes a master's log, in the store of a slave; nothing else is appended there then.
@@ -318,12 +329,49 @@ class MessageStore(StoredMessages):
         """Keep new messages of a topic on disk again; those in memory are dropped."""
         self._topic_storage.keep_on_disk(topic)
 
+    def reserved_offsets(self) -> dict[QueueKey, QueueOffset]:
+        """Where the numbers end that are reserved for queues in memory."""
+        return self._memory.reserved
+
+    def follow_reserved_offsets(self, reserved: Mapping[QueueKey, QueueOffset]) -> None:
+        """In the store of a slave, keep what its master reserved; on disk when this returns."""
+        with self.appender.lock:
+            self._memory.follow(reserved)
+
+    def begin_reign(self, epoch: int, memory_topics: Set[str]) -> None:
+        """As the master of an epoch, give messages in memory numbers that no master before gave.
+
+        Of the topics that the last master had in memory, only these are kept.
+        """
+        with self.appender.lock:
+            gone = self._memory.topics - memory_topics
+            self._memory.count_from(first_number(epoch), memory_topics)
+            for topic, queue_id, end in self._next_on_disk():
+                if topic in gone:
+                    self.appender.set_next_offset(topic.encode(), queue_id, end)
+
     def delete_topic(self, topic: str, *, until: PhysicalOffset | None = None) -> None:
         """Delete a topic's queues; its records age out, and its next message has number 0.
 
         With `until`, records from there on belong to a topic that was created again.
         """
         self._topic_storage.delete(topic, until=until)
+
+    def deleted_topics(self) -> dict[str, PhysicalOffset]:
+        """Where in the log each deleted topic ended."""
+        return self._parts.deleted_topics.ends
+
+    def restore_topic(self, topic: str, *, deleted_until: PhysicalOffset) -> None:
+        """Fill the queues of a deleted topic from the log again, from an offset on; blocks."""
+        self._topic_storage.restore(topic, deleted_until)
+
+    def raise_deletion(self, topic: str, *, deleted_until: PhysicalOffset) -> None:
+        """Delete what a topic that was created again had before, below an offset; may block."""
+        self._topic_storage.raise_deletion(topic, deleted_until)
+
+    def lower_deletion(self, topic: str, *, deleted_until: PhysicalOffset) -> None:
+        """Note that a topic without records from there on was deleted at a lower offset."""
+        self._topic_storage.lower_deletion(topic, deleted_until)
 
     # --- the store as a whole -------------------------------------------------------------------
 

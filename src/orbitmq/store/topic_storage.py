@@ -11,14 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orbitmq.errors import StateError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.index.topic_scan import TopicScan
 from orbitmq.store.log.appender import check_topic
+from orbitmq.store.log.obstacles import CLOSED
 
 if TYPE_CHECKING:
     from orbitmq.store.index.consume_queues import ConsumeQueues
     from orbitmq.store.index.deleted_topics import DeletedTopics
+    from orbitmq.store.index.dispatcher import Dispatcher
     from orbitmq.store.log.appender import Appender
     from orbitmq.store.log.commit_log import CommitLog
+    from orbitmq.store.log.obstacles import Obstacles
     from orbitmq.store.reading.memory_topics import MemoryTopics
     from orbitmq.store.visibility import Visibility
 
@@ -35,6 +40,8 @@ class TopicStorage:
     deleted_topics: DeletedTopics
     appender: Appender
     visibility: Visibility
+    dispatcher: Dispatcher
+    obstacles: Obstacles
     # Puts the log on disk up to an offset, and returns how far it is.
     flush_log: Callable[[PhysicalOffset], PhysicalOffset]
 
@@ -71,29 +78,56 @@ class TopicStorage:
     def delete(self, topic: str, *, until: PhysicalOffset | None = None) -> None:
         """Delete a topic's queues; its records age out, and its next message has number 0.
 
-        With `until`, records from there on belong to a topic that was created again.
+        With `until`, records from there on belong to a topic that was created again, and stay.
         """
         with self.appender.lock:
-            if until is not None and self._newest_end(topic) > until:
-                # The dispatcher deleted the old queues when the numbers restarted.
-                return
-            self._delete_queues(topic, until)
-            self.memory.forget(topic)
-            self.appender.forget_topic(topic.encode())
+            if until is None:
+                self._delete_queues(topic)
+            elif self.deleted_topics.ends.get(topic, 0) <= until:
+                # Also if it was noted before: a crash may have kept the queues.
+                self.dispatcher.delete_before(topic, until)
+            if all(queue.topic != topic for queue in self.queues):
+                self.memory.forget(topic)
+                self.appender.forget_topic(topic.encode())
 
-    def _delete_queues(self, topic: str, until: PhysicalOffset | None = None) -> None:
+    def raise_deletion(self, topic: str, deleted_until: PhysicalOffset) -> None:
+        """Delete the records below an offset of a topic that was created again."""
+        with self.appender.lock:
+            if self.deleted_topics.ends.get(topic, 0) < deleted_until:
+                self.dispatcher.delete_before(topic, deleted_until)
+                log.info("older messages deleted topic=%s until=%d", topic, deleted_until)
+
+    def restore(self, topic: str, deleted_until: PhysicalOffset) -> None:
+        """Fill a topic's queues from the log again, except for records below an offset.
+
+        Takes as long as reading the log from there on. A crash before the end leaves the deletion
+        in place, or the queues without it.
+        """
+        scan = TopicScan(
+            self.commit_log,
+            topic.encode(),
+            max(deleted_until, self.commit_log.start),
+            self.dispatcher.delay_levels_ms,
+        )
+        scan.run(self.dispatcher.position)
+        with self.appender.lock:
+            if CLOSED in self.obstacles.errors:
+                raise StateError("the store is closed")
+            self.dispatcher.refill(scan)
+        self.queues.sync()
+        self.lower_deletion(topic, deleted_until)
+        log.info("topic restored from the log topic=%s from=%d", topic, deleted_until)
+
+    def lower_deletion(self, topic: str, deleted_until: PhysicalOffset) -> None:
+        """Note that a topic's records are deleted only below a lower offset."""
+        with self.appender.lock:
+            self.dispatcher.lower_deletion(topic, deleted_until)
+
+    def _delete_queues(self, topic: str) -> None:
         # Records that are not dispatched yet would recreate the queues.
         self._show_all()
-        end = self.commit_log.end if until is None else until
-        self.deleted_topics.add(topic, end, log_start=self.commit_log.start)
+        self.deleted_topics.add(topic, self.commit_log.end, log_start=self.commit_log.start)
         self.queues.delete_topic(topic)
-
-    def _newest_end(self, topic: str) -> PhysicalOffset:
-        """The end of a topic's newest record in a queue."""
-        return max(
-            (queue.max_physical_end for queue in self.queues if queue.topic == topic),
-            default=PhysicalOffset(0),
-        )
 
     def _show_all(self) -> None:
         """Make all of the log visible, if the disk has room for that."""

@@ -191,7 +191,7 @@ async def test_a_member_with_other_subscriptions_is_logged(
     reply = await new.heartbeat("new", expression="b", version=2)
 
     assert reply.code == ResponseCode.SUCCESS
-    assert site.broker.members.differing_count == 1
+    assert site.broker.tables.members.differing_count == 1
     assert "subscriptions differ" in caplog.text
     assert "client=new" in caplog.text
     assert await members(old) == ["new", "old"]

@@ -45,7 +45,7 @@ async def test_a_filter_server_gets_a_number_and_the_name_of_its_broker(
     assert reply.code == ResponseCode.SUCCESS, reply.remark
     assert reply.fields == {"filterServerId": "1", "brokerName": "broker-a", "brokerId": "0"}
     assert again.fields == reply.fields
-    assert site.broker.filter_servers.addresses == [ADDRESS]
+    assert site.broker.parts.filter_servers.addresses == [ADDRESS]
 
 
 async def test_routes_show_a_filter_server_until_it_disconnects(tmp_path: Path) -> None:
@@ -74,10 +74,10 @@ async def test_a_silent_filter_server_is_dropped_and_disconnected(site: Site, pe
 
     await site.clock.advance(SILENCE_MS_MAX - 1000)
     await other.ask(RegisterFilterServer(address="10.0.0.2:30000"))
-    assert len(site.broker.filter_servers.addresses) == 2
+    assert len(site.broker.parts.filter_servers.addresses) == 2
     await site.clock.advance(3000)
 
-    assert site.broker.filter_servers.addresses == ["10.0.0.2:30000"]
+    assert site.broker.parts.filter_servers.addresses == ["10.0.0.2:30000"]
     await until(lambda: not peer.rpc.connected)
 
 
@@ -89,7 +89,7 @@ async def test_a_restarted_filter_server_replaces_its_old_connection(site: Site)
     await old.rpc.stop()
     await new.ask(RegisterFilterServer(address=ADDRESS))
 
-    assert site.broker.filter_servers.addresses == [ADDRESS]
+    assert site.broker.parts.filter_servers.addresses == [ADDRESS]
 
 
 async def test_a_filter_server_that_moves_is_shown_at_its_new_address(
@@ -98,7 +98,7 @@ async def test_a_filter_server_that_moves_is_shown_at_its_new_address(
     await peer.ask(RegisterFilterServer(address=ADDRESS))
     await peer.ask(RegisterFilterServer(address="10.0.0.9:1"))
 
-    assert site.broker.filter_servers.addresses == ["10.0.0.9:1"]
+    assert site.broker.parts.filter_servers.addresses == ["10.0.0.9:1"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_an_address_that_nobody_could_connect_to_is_refused(
     assert reply.code == ResponseCode.INVALID_PARAMETER
     assert reply.remark is not None
     assert reply.remark.startswith("filterServerAddr is wrong")
-    assert site.broker.filter_servers.addresses == []
+    assert site.broker.parts.filter_servers.addresses == []
 
 
 async def test_more_filter_servers_than_a_route_takes_are_refused(site: Site) -> None:
@@ -127,7 +127,7 @@ async def test_more_filter_servers_than_a_route_takes_are_refused(site: Site) ->
     assert refused.code == ResponseCode.SYSTEM_ERROR
     assert f"already has {FILTER_SERVERS_MAX} filter servers" in str(refused.remark)
     assert moved.code == ResponseCode.SUCCESS
-    assert len(site.broker.filter_servers.addresses) == FILTER_SERVERS_MAX
+    assert len(site.broker.parts.filter_servers.addresses) == FILTER_SERVERS_MAX
 
 
 async def test_the_broker_never_answers_a_class_filter_with_unfiltered_messages(peer: Peer) -> None:

@@ -74,7 +74,7 @@ async def test_a_send_that_waits_too_long_gets_its_position(
     plain = asyncio.create_task(peer.send("T"))
     batch = asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), body))
     await disk.held()
-    await site.advance_until(lambda: len(site.broker._confirmations) == 2, step_ms=0)
+    await site.advance_until(lambda: len(site.broker.parts.confirmations) == 2, step_ms=0)
 
     await site.clock.advance(4_900)
     assert not plain.done()
@@ -99,10 +99,10 @@ async def test_nothing_is_acknowledged_once_a_sync_failed(
         asyncio.create_task(peer.ask(send_header("T", kind=SendBatch, batch=True), body))
     )
     await disk.held()
-    await site.advance_until(lambda: len(site.broker._confirmations) == 4, step_ms=0)
+    await site.advance_until(lambda: len(site.broker.parts.confirmations) == 4, step_ms=0)
 
     disk.fail()
-    await site.advance_until(lambda: len(site.broker._confirmations) == 0)
+    await site.advance_until(lambda: len(site.broker.parts.confirmations) == 0)
     replies = [await reply for reply in waiting] + [await peer.send("T")]
 
     assert {reply.code for reply in replies} == {ResponseCode.SERVICE_NOT_AVAILABLE}
@@ -131,7 +131,7 @@ async def test_sends_above_the_limit_of_those_that_wait_are_refused_with_that_li
     disk.hold()
     waiting = [asyncio.create_task(peer.send("T")) for _ in range(3)]
     await disk.held()
-    await site.advance_until(lambda: len(site.broker._confirmations) == 3, step_ms=0)
+    await site.advance_until(lambda: len(site.broker.parts.confirmations) == 3, step_ms=0)
 
     refused = await peer.send("T")
     disk.release()

@@ -70,7 +70,7 @@ async def test_locks_end_with_leaving_and_35_seconds_after_a_lost_connection(sit
     assert await lock(second, "c2") == [0, 1, 2]
 
     await second.rpc.stop()
-    await until(lambda: len(site.broker.members.clients) == 0)
+    await until(lambda: len(site.broker.tables.members.clients) == 0)
     third = await site.connect()
     assert await lock(third, "c3") == []
     await site.clock.advance(35_100)
@@ -199,7 +199,7 @@ async def test_queues_that_do_not_exist_are_not_locked(site: Site, peer: Peer) -
     ]
 
     assert await lock(peer, "c1", wanted) == [1]
-    assert len(site.broker.locks) == 1
+    assert len(site.broker.tables.locks) == 1
 
 
 async def test_the_retry_topic_of_a_group_is_locked_too(peer: Peer) -> None:
@@ -216,7 +216,7 @@ async def test_groups_that_do_not_exist_lock_nothing(site: Site, peer: Peer, gro
 
     assert refused.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert len(refused.remark) < 500
-    assert len(site.broker.locks) == 0
+    assert len(site.broker.tables.locks) == 0
 
 
 async def test_a_request_locks_a_bounded_number_of_queues_for_a_bounded_client_id(
@@ -231,7 +231,7 @@ async def test_a_request_locks_a_bounded_number_of_queues_for_a_bounded_client_i
     assert (many.code, long_id.code) == (ResponseCode.NO_PERMISSION, ResponseCode.NO_PERMISSION)
     assert str(QUEUES_PER_REQUEST_MAX) in many.remark
     assert str(CLIENT_ID_LENGTH_MAX) in long_id.remark
-    assert len(site.broker.locks) == 0
+    assert len(site.broker.tables.locks) == 0
 
 
 async def test_repeated_requests_write_about_as_much_as_they_send(site: Site, peer: Peer) -> None:

@@ -46,7 +46,7 @@ async def send(
 async def taken_in(site: Site) -> None:
     """Wait until the wheel has all visible messages."""
     async with asyncio.timeout(WAIT_SECONDS):
-        while site.broker._timers.timers.behind:
+        while site.broker.parts.timers.timers.behind:
             await site.clock.advance(0)
 
 
@@ -177,12 +177,12 @@ async def test_delivery_does_not_wait_for_requests_about_pending_messages(
         await send(peer, f"m{number}", now_ms + HOUR_MS + number * 1000)
     await send(peer, "due", now_ms + 1500)
     await taken_in(site)
-    turn = site.broker._timers.turn
+    turn = site.broker.parts.timers.turn
     lists: list[asyncio.Task[list[str]]] = []
 
     async with turn:
         lists += [asyncio.create_task(listed(peer, limit=1000)) for _ in range(10)]
-        await until(lambda: site.broker._pending._requests.count == len(lists))
+        await until(lambda: site.broker.parts.pending._requests.count == len(lists))
         await site.clock.advance(1500)
     await until(lambda: site.broker.store.end_of("T", 0) == 1)
 
@@ -199,7 +199,7 @@ async def test_requests_beyond_those_at_work_and_waiting_are_refused(
     await taken_in(site)
     zero = Long(0)
 
-    async with site.broker._timers.turn:
+    async with site.broker.parts.timers.turn:
         asked = [
             asyncio.create_task(peer.ask(header))
             for _ in range(20)

@@ -37,7 +37,7 @@ async def test_a_held_pull_keeps_nothing_that_is_not_needed(site: Site, peer: Pe
                 pull.fields["bname"] = pull.fields["other"] = "x" * 200 * KIB
                 await raw.send(pull)
                 pull.fields["bname"] = pull.fields["other"] = ""
-            await until(lambda: len(site.broker._long_polls) == 50)
+            await until(lambda: len(site.broker.parts.long_polls) == 50)
             kept_bytes, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -50,20 +50,20 @@ async def test_held_pulls_count_among_the_requests_in_flight(site: Site, peer: P
     await peer.make_topic("T")
     other = await site.connect()
     held = [asyncio.create_task(peer.pull(hold_ms=20_000)) for _ in range(256)]
-    await until(lambda: len(site.broker._long_polls) == 256)
+    await until(lambda: len(site.broker.parts.long_polls) == 256)
 
     refused = await peer.pull(hold_ms=20_000)
     assert refused.code == ResponseCode.SYSTEM_BUSY
     assert "too many pulls of this connection are waiting" in refused.remark
     elsewhere = asyncio.create_task(other.pull(hold_ms=20_000))
-    await until(lambda: len(site.broker._long_polls) == 257)
+    await until(lambda: len(site.broker.parts.long_polls) == 257)
 
     await other.send("T")
     replies = await asyncio.gather(*held, elsewhere)
     assert {reply.code for reply in replies} == {ResponseCode.SUCCESS}
     # Nothing is counted any more.
     again = [asyncio.create_task(peer.pull(offset=1, hold_ms=20_000)) for _ in range(256)]
-    await until(lambda: len(site.broker._long_polls) == 256)
+    await until(lambda: len(site.broker.parts.long_polls) == 256)
     await other.send("T")
     assert {reply.code for reply in await asyncio.gather(*again)} == {ResponseCode.SUCCESS}
 

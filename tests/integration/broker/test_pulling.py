@@ -42,7 +42,7 @@ RETRY = ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
 async def parked(site: Site, count: int = 1) -> None:
-    await until(lambda: len(site.broker._long_polls) == count)
+    await until(lambda: len(site.broker.parts.long_polls) == count)
 
 
 # --- what is not in memory ---------------------------------------------------------------------
@@ -491,7 +491,7 @@ async def test_a_held_pull_is_answered_when_a_message_arrives(
 
         assert reply.encoding is encoding
         assert [message.body for message in decode_records(reply.body)] == [b"two"]
-        assert len(site.broker._long_polls) == 0
+        assert len(site.broker.parts.long_polls) == 0
 
 
 async def test_a_held_pull_stays_while_its_filter_accepts_nothing(site: Site, peer: Peer) -> None:
@@ -502,7 +502,7 @@ async def test_a_held_pull_stays_while_its_filter_accepts_nothing(site: Site, pe
 
     for _ in range(3):
         await producer.send("T", TAGS="b")
-    assert len(site.broker._long_polls) == 1
+    assert len(site.broker.parts.long_polls) == 1
     await producer.send("T", b"wanted", TAGS="a")
 
     assert [message.body for message in decode_records((await pull).body)] == [b"wanted"]
@@ -535,7 +535,7 @@ async def test_a_held_pull_gets_an_empty_reply_at_its_deadline(site: Site, peer:
     await parked(site)
 
     await site.clock.advance(14_900)
-    assert len(site.broker._long_polls) == 1
+    assert len(site.broker.parts.long_polls) == 1
     await site.clock.advance(200)
 
     reply = await pull
@@ -568,7 +568,7 @@ async def test_a_stopping_broker_refuses_pulls_that_it_would_hold_and_no_others(
 ) -> None:
     await peer.make_topic("T")
     await peer.send("T", b"one")
-    site.broker._long_polls.close()
+    site.broker.parts.long_polls.close()
 
     found = await peer.pull("T", 0, hold_ms=15_000)
     held = await peer.pull("T", 1, hold_ms=15_000)
@@ -586,7 +586,7 @@ async def test_a_held_pull_is_dropped_with_its_connection(site: Site, peer: Peer
     async with await RawPeer.connect(site.broker.port) as raw:
         await raw.send(request(pull_header("T", 0, hold_ms=15_000)))
         await parked(site)
-    await site.advance_until(lambda: len(site.broker._long_polls) == 0)
+    await site.advance_until(lambda: len(site.broker.parts.long_polls) == 0)
 
     assert (await peer.send("T")).code == ResponseCode.SUCCESS
 

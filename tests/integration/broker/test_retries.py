@@ -325,7 +325,7 @@ async def test_a_message_of_a_group_that_consumes_in_order_becomes_a_dead_letter
 ) -> None:
     await peer.heartbeat("c")
     queue = MessageQueue(topic="T", broker_name="broker-a", queue_id=0)
-    site.broker.locks.lock("g", "c", [queue])
+    site.broker.tables.locks.lock("g", "c", [queue])
 
     await peer.send("%RETRY%g", b"dead", retries=1, DELAY="5")
 

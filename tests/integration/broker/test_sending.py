@@ -48,7 +48,7 @@ def written_oddly(command: Command) -> bytes:
 def test_the_table_of_codes_names_exactly_the_codes_that_have_a_handler(site: Site) -> None:
     answered = {code for code in RequestCode if Role.BROKER in code.answered_by}
 
-    assert set(site.broker._servers[0]._requests._handlers) == answered
+    assert set(site.broker.serving.servers[0]._requests._handlers) == answered
 
 
 @pytest.mark.parametrize("encoding", Encoding)
@@ -191,7 +191,7 @@ async def test_all_ways_through_the_broker_store_and_reply_to_batches_alike(
     placed: dict[str, Any] = {"queue_offset": 0, "physical_offset": 0, "store_ms": 0}
     stored = [replace(message, **placed) for message in messages]
     assert stored[:5] == stored[5:10] == stored[10:]
-    put = site.broker.counters.put("T")
+    put = site.broker.parts.counters.put("T")
     assert put.messages == 15
     assert put.bytes == sum(message.size for message in messages)
 

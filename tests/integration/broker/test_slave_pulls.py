@@ -43,13 +43,13 @@ async def stored(peer: Peer) -> Peer:
 @pytest.fixture
 def slave(site: Site) -> Site:
     """The broker as a slave, whose master is gone."""
-    site.broker._pulls.is_slave = lambda: True
-    site.broker._pulls.master_is_alive = lambda: False
+    site.broker.parts.pulls.is_slave = lambda: True
+    site.broker.parts.pulls.master_is_alive = lambda: False
     return site
 
 
 async def parked(site: Site) -> None:
-    await until(lambda: len(site.broker._long_polls) == 1)
+    await until(lambda: len(site.broker.parts.long_polls) == 1)
 
 
 # --- a master ------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ async def test_without_slave_reads_a_master_suggests_only_itself(site: Site, sto
 
 
 async def test_a_slave_serves_a_consumer_that_lags_and_keeps_it(slave: Site, stored: Peer) -> None:
-    slave.broker._pulls.master_is_alive = lambda: True
+    slave.broker.parts.pulls.master_is_alive = lambda: True
     forget_memory(slave)
 
     assert outcome(await stored.pull("T", 0)) == (FOUND, 2, SLAVE_ID)
@@ -88,7 +88,7 @@ async def test_a_slave_serves_a_consumer_that_lags_and_keeps_it(slave: Site, sto
 async def test_a_slave_leads_consumers_back_to_a_master_that_is_alive(
     slave: Site, stored: Peer, offset: int
 ) -> None:
-    slave.broker._pulls.master_is_alive = lambda: True
+    slave.broker.parts.pulls.master_is_alive = lambda: True
 
     assert outcome(await stored.pull("T", 0)) == (FOUND, 2, 0)
     assert outcome(await stored.pull("T", offset)) == (RETRY, offset, 0)
@@ -97,12 +97,12 @@ async def test_a_slave_leads_consumers_back_to_a_master_that_is_alive(
 async def test_a_client_that_stays_at_a_slave_gets_one_reply_a_second(
     slave: Site, stored: Peer
 ) -> None:
-    slave.broker._pulls.master_is_alive = lambda: True
+    slave.broker.parts.pulls.master_is_alive = lambda: True
     pull = asyncio.create_task(stored.pull("T", 2, hold_ms=15_000))
     await parked(slave)
 
     await slave.clock.advance(900)
-    assert len(slave.broker._long_polls) == 1
+    assert len(slave.broker.parts.long_polls) == 1
     await slave.clock.advance(200)
 
     assert outcome(await pull) == (RETRY, 2, 0)
@@ -153,7 +153,7 @@ async def test_a_pull_after_the_end_of_a_slave_ends_where_it_began(
     await parked(slave)
 
     await slave.clock.advance(14_900)
-    assert len(slave.broker._long_polls) == 1
+    assert len(slave.broker.parts.long_polls) == 1
     await slave.clock.advance(200)
 
     assert outcome(await pull) == (RETRY, 7, 0)

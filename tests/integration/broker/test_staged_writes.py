@@ -273,7 +273,7 @@ async def test_a_state_of_version_1_is_honoured(site: Site, peer: Peer, tmp_path
         b'{"v":1,"query":"0f0e","coordinator":"broker-a","batch":7,"part":{"writes":{},"start":0,'
         b'"end":0},"moved":null,"decided":7,"decision":null,"digest":"d"}'
     )
-    await site.broker._storing.put_durably([Draft(topic=QUERIES_TOPIC, body=body)])
+    await site.broker.parts.storing.put_durably([Draft(topic=QUERIES_TOPIC, body=body)])
     crash_image(site, tmp_path / "image")
 
     async with running(tmp_path / "image", ManualClock()) as after:
@@ -362,7 +362,7 @@ async def test_a_query_with_rows_to_move_is_forgotten_by_force_only(site: Site, 
     assert "batch 0" in (refused.remark or "")
     assert forced.code == 0
     # It is not tried again.
-    completion = site.broker._exactly_once.deciding._completions[QUERY]
+    completion = site.broker.parts.exactly_once.deciding._completions[QUERY]
     await site.advance_until(lambda: completion.is_over)
 
 
@@ -516,7 +516,7 @@ async def test_a_decision_is_completed_after_a_restart_without_being_asked(
     staged = await stage(peer, [b"0"])
     part = Part(writes={WINNER: 1}, start=0, end=staged.end)
     # The decision is stored, but the broker does not know its own part yet.
-    await site.broker._exactly_once.states.change(
+    await site.broker.parts.exactly_once.states.change(
         QUERY,
         lambda state: msgspec.structs.replace(state, decided=0, decision={"broker-a": part}),  # type: ignore[type-var]
     )
@@ -620,7 +620,7 @@ async def test_writes_are_refused_while_a_state_cannot_be_read(
             assert refused.code == ResponseCode.SYSTEM_ERROR
             assert "cannot be read" in refused.remark
             assert "orbitmq store accept-loss" in refused.remark
-        states = site.broker._exactly_once.states
+        states = site.broker.parts.exactly_once.states
         assert states.needed_from() == site.broker.store.log_start
 
         await peer.make_topic("T")
@@ -635,7 +635,7 @@ async def test_rows_are_kept_while_it_is_not_known_where_the_oldest_is(
     await stage(peer, [b"0"])
     _change_byte(site, STAGING_TOPIC, 0, at=4)
 
-    assert site.broker._exactly_once.states.needed_from() == site.broker.store.log_start
+    assert site.broker.parts.exactly_once.states.needed_from() == site.broker.store.log_start
 
 
 # --- keeping and deleting -----------------------------------------------------------------------
@@ -645,7 +645,12 @@ async def test_rows_are_kept_while_it_is_not_known_where_the_oldest_is(
 async def test_a_finished_batch_write_is_forgotten_after_its_time_and_a_stream_never(
     site: Site, peer: Peer
 ) -> None:
-    states, stream, batch, undecided = site.broker._exactly_once.states, QUERY, "batch/b", "batch/u"
+    states, stream, batch, undecided = (
+        site.broker.parts.exactly_once.states,
+        QUERY,
+        "batch/b",
+        "batch/u",
+    )
     staged = await stage(peer, [b"0"])
     for query in (stream, batch, undecided):
         await appoint(peer, query=query)
@@ -687,7 +692,7 @@ async def test_the_coordinator_of_a_batch_write_is_the_last_to_forget_it(tmp_pat
         lost = Part(writes={WINNER: 1}, start=0, end=staged.end + 1)
         decision = BatchDecision(query=query, batch=0, parts={"broker-b": lost, "broker-z": lost})
         await peer.ask(DecideWrites(wait_ms=0), msgspec.json.encode(decision))
-        at_first, at_second = (one.broker._exactly_once.states for one in (first, second))
+        at_first, at_second = (one.broker.parts.exactly_once.states for one in (first, second))
 
         def moved() -> bool:
             kept = at_second.find(query)
@@ -719,9 +724,9 @@ async def test_the_coordinator_of_a_batch_write_is_the_last_to_forget_it(tmp_pat
 
 @pytest.mark.usefixtures("topic")
 async def test_a_batch_write_of_unknown_age_is_kept_for_as_long_as_a_new_one(site: Site) -> None:
-    states = site.broker._exactly_once.states
+    states = site.broker.parts.exactly_once.states
     older = {"v": 2, "query": "batch/b", "coordinator": "broker-a", "batch": 0}
-    await site.broker._storing.put_durably(
+    await site.broker.parts.storing.put_durably(
         [Draft(topic=QUERIES_TOPIC, body=msgspec.json.encode(older))]
     )
     states.load()
@@ -739,7 +744,7 @@ async def test_a_batch_write_of_unknown_age_is_kept_for_as_long_as_a_new_one(sit
 
 @pytest.mark.usefixtures("topic")
 async def test_rows_are_kept_for_a_day_and_states_forever(site: Site, peer: Peer) -> None:
-    store, states = site.broker.store, site.broker._exactly_once.states
+    store, states = site.broker.store, site.broker.parts.exactly_once.states
     staged_at = store.log_end
     await stage(peer, [b"0"])
     await appoint(peer)
@@ -754,7 +759,7 @@ async def test_rows_are_kept_for_a_day_and_states_forever(site: Site, peer: Peer
 
 @pytest.mark.usefixtures("topic")
 async def test_a_state_moves_on_with_the_log(site: Site, peer: Peer) -> None:
-    store, states = site.broker.store, site.broker._exactly_once.states
+    store, states = site.broker.store, site.broker.parts.exactly_once.states
     await appoint(peer)
     first = states.find(QUERY)
     assert first is not None
@@ -774,7 +779,7 @@ async def test_a_state_moves_on_with_the_log(site: Site, peer: Peer) -> None:
 async def test_a_state_stays_where_it_is_while_its_rows_are_moved(
     site: Site, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, states = site.broker.store, site.broker._exactly_once.states
+    store, states = site.broker.store, site.broker.parts.exactly_once.states
     await appoint(peer)
     staged = await stage(peer, [b"0", b"1"])
     await states.change(
@@ -815,7 +820,7 @@ async def test_an_invalid_part_is_refused_before_it_is_stored(site: Site, peer: 
         MoveRows(query=QUERY, batch=Long(0), coordinator="broker-a"), msgspec.json.encode(missing)
     )
 
-    kept = site.broker._exactly_once.states.find(QUERY)
+    kept = site.broker.parts.exactly_once.states.find(QUERY)
     assert kept is not None
     assert not kept.state.is_moving
 
@@ -868,7 +873,7 @@ async def test_decisions_that_nobody_completes_are_bounded(peer: Peer) -> None:
 
 
 async def test_states_of_queries_are_bounded_in_bytes(site: Site) -> None:
-    storing = site.broker._exactly_once.states._storing
+    storing = site.broker.parts.exactly_once.states._storing
     states = QueryStates(site.broker.store, storing, clock=site.clock, bytes_max=2000)
     large = {"broker-b": Part(writes={WINNER: 1}, start=0, end=1)}
 
@@ -897,5 +902,5 @@ async def test_a_query_for_the_coordinator_stores_nothing(site: Site, peer: Peer
     with pytest.raises(AssertionError, match="is not a valid coordinator id"):
         await appoint(peer, "x" * 300)
 
-    assert len(site.broker._exactly_once.states._locks._locks) == 0
-    assert site.broker._exactly_once.states.states == {}
+    assert len(site.broker.parts.exactly_once.states._locks._locks) == 0
+    assert site.broker.parts.exactly_once.states.states == {}

@@ -78,7 +78,7 @@ async def test_port_0_finds_three_neighbours(site: Site) -> None:
 
     assert not is_free("127.0.0.1", port)
     assert not is_free("127.0.0.1", port - 2)
-    assert [server.port for server in site.broker._servers] == [port, port - 2]
+    assert [server.port for server in site.broker.serving.servers] == [port, port - 2]
     assert site.broker.advertised == f"127.0.0.1:{port}"
 
 
@@ -174,9 +174,9 @@ async def test_nothing_is_reported_after_the_broker_has_unregistered(
         async with running(tmp_path, ManualClock(), namesrvAddr=address) as site:
             peer = await site.connect()
             # A stopping broker unregisters first; connected clients send a while longer.
-            await site.broker.registration.stop()
+            await site.broker.parts.registration.stop()
             await peer.send("Late")
-            await site.broker.registration.register_all()
+            await site.broker.parts.registration.register_all()
 
             assert server.routes.route("TBW102") is None
             assert server.routes.route("Late") is None

@@ -38,7 +38,7 @@ async def bodies(peer: Peer, topic: str = "T") -> list[bytes]:
 
 async def taken_in(site: Site) -> None:
     """Wait until the wheel has all visible messages."""
-    timers = site.broker._timers.timers  # nothing outside shows it yet
+    timers = site.broker.parts.timers.timers  # nothing outside shows it yet
     async with asyncio.timeout(WAIT_SECONDS):
         while timers.behind:
             await site.clock.advance(0)

@@ -133,7 +133,7 @@ async def test_a_producer_is_asked_about_an_open_transaction(site: Site, group: 
     assert reply.code == 0, reply.remark
     (delivered,) = await producer.peer.read("T", queue_id=2)
     assert delivered.prepared_offset == asked.check.physical_offset
-    assert len(site.broker._transactions.halves) == 0
+    assert len(site.broker.parts.transactions.halves) == 0
 
 
 async def test_the_end_of_an_earlier_copy_ends_the_transaction(site: Site, group: Group) -> None:
@@ -146,7 +146,7 @@ async def test_the_end_of_an_earlier_copy_ends_the_transaction(site: Site, group
 
     assert "ended already" in reply.remark
     assert len(await producer.peer.read("T")) == 1
-    assert len(site.broker._transactions.halves) == 0
+    assert len(site.broker.parts.transactions.halves) == 0
 
 
 async def test_another_producer_of_the_group_is_asked_once_the_first_is_gone(
@@ -155,7 +155,7 @@ async def test_another_producer_of_the_group_is_asked_once_the_first_is_gone(
     async with AsyncExitStack() as first_stack:
         first = await Group(site, first_stack).join("p1")
         await prepare(first.peer)
-    await site.advance_until(lambda: not site.broker.members.producers)
+    await site.advance_until(lambda: not site.broker.tables.members.producers)
     other = await group.join("x1", group="others")
     second = await group.join("p2")
 
@@ -170,7 +170,7 @@ async def test_another_producer_of_the_group_is_asked_once_the_first_is_gone(
 async def test_open_and_ended_transactions_are_counted(
     site: Site, peer: Peer, group: Group
 ) -> None:
-    halves = site.broker._transactions.halves
+    halves = site.broker.parts.transactions.halves
     first = await prepare(peer, unique_id="A1")
     second = await prepare(peer, unique_id="A2")
     await prepare(peer, unique_id="A3")
@@ -195,7 +195,7 @@ async def test_checks_on_request_use_up_one_of_the_checks_and_store_one_copy(
 ) -> None:
     producer = await group.join("p1")
     prepared = [await prepare(peer, b"%d" % n, unique_id=f"A{n}") for n in range(2)]
-    halves = site.broker._transactions.halves.halves
+    halves = site.broker.parts.transactions.halves.halves
 
     for seconds in range(1, 21):
         replies = [await peer.ask(CheckTransactions(limit=1000)) for _ in range(3)]
@@ -220,7 +220,7 @@ async def test_a_check_on_request_after_one_of_the_broker_changes_no_count(
     producer = await group.join("p1")
     await prepare(peer)
     await group.until_asked(producer, 3)
-    (half,) = site.broker._transactions.halves.halves.values()
+    (half,) = site.broker.parts.transactions.halves.halves.values()
     await until(lambda: site.broker.store.end_of(HALF_TOPIC, 0) > half.offset)
     # The last check seems to be of the future, which must not put off this one.
     site.clock.adjust(-3_600_000)
@@ -229,7 +229,7 @@ async def test_a_check_on_request_after_one_of_the_broker_changes_no_count(
 
     assert content(reply)["asked"] == 1
     await until(lambda: len(producer.asked) == 4)
-    (after,) = site.broker._transactions.halves.halves.values()
+    (after,) = site.broker.parts.transactions.halves.halves.values()
     assert (after.checks, after.offset) == (half.checks, half.offset)
 
 
@@ -253,7 +253,7 @@ async def test_few_requests_of_tools_are_at_work_and_others_are_told_that_it_is_
 ) -> None:
     await group.join("p1")
     await prepare(peer)
-    tools = site.broker._transactions.open_transactions
+    tools = site.broker.parts.transactions.open_transactions
 
     async with held_threads():
         asked = [asyncio.create_task(peer.ask(kind(limit=1000))) for _ in range(40)]
@@ -275,7 +275,7 @@ async def test_what_a_tool_asked_for_is_not_done_once_it_is_gone(
     producer = await group.join("p1")
     for number in range(3):
         await prepare(peer, b"%d" % number, unique_id=f"A{number}")
-    tools = site.broker._transactions.open_transactions
+    tools = site.broker.parts.transactions.open_transactions
 
     async with held_threads():
         async with RpcClient() as rpc:
@@ -287,11 +287,11 @@ async def test_what_a_tool_asked_for_is_not_done_once_it_is_gone(
             for task in asked:
                 task.cancel()
         # Those of the producer and of `peer` are left.
-        await until(lambda: sum(len(each.connections) for each in site.broker._servers) == 2)
+        await until(lambda: sum(len(each.connections) for each in site.broker.serving.servers) == 2)
     await until(lambda: tools.requests.count == 0)
 
     # The two at work had begun to read the first one.
-    halves = site.broker._transactions.halves.halves.values()
+    halves = site.broker.parts.transactions.halves.halves.values()
     assert sorted(bool(half.asked_ms) for half in halves) == [False, False, True]
     await until(lambda: len(producer.asked) == 1)
 
@@ -302,13 +302,13 @@ async def test_a_broker_that_stops_does_not_finish_what_tools_asked_for(
     await peer.make_topic("T")
     for number in range(40):
         await prepare(peer, b"%d" % number, unique_id=f"A{number}")
-    tools = site.broker._transactions.open_transactions
+    tools = site.broker.parts.transactions.open_transactions
 
     async with held_threads():
         asked = asyncio.create_task(peer.ask(ListTransactions(limit=1000)))
         await until(lambda: tools.requests.count == 1)
         stop = asyncio.create_task(site.broker.stop())
-        await until(lambda: not site.broker._admission.is_open)
+        await until(lambda: not site.broker.parts.admission.is_open)
     reply = await asked
     await stop
 
@@ -332,7 +332,7 @@ async def test_a_check_counts_only_if_it_was_sent(site: Site, peer: Peer, group:
     await group.advance(INTERVAL_MS * rounds)
     end_before = site.broker.store.log_end
 
-    (half,) = site.broker._transactions.halves.halves.values()
+    (half,) = site.broker.parts.transactions.halves.halves.values()
     assert half.checks == 0
     assert site.broker.store.end_of(HALF_TOPIC, 0) == 1
 
@@ -367,13 +367,13 @@ async def test_a_check_that_could_not_be_sent_does_not_count_after_a_restart_eit
         producer = await Group(site, stack).join("p1")
         await producer.peer.make_topic("T")
         await prepare(producer.peer)
-        producers = site.broker.members.producers["producers"]
+        producers = site.broker.tables.members.producers["producers"]
         (client,) = producers.values()
         broken: Any = Broken(client.connection)
         client.connection = broken
         await site.advance_until(lambda: broken.tries >= 2, step_ms=200)
 
-        (half,) = site.broker._transactions.halves.halves.values()
+        (half,) = site.broker.parts.transactions.halves.halves.values()
         assert half.checks == 0
         assert producer.asked == []
         crash_image(site, image)
@@ -397,7 +397,7 @@ async def test_a_half_that_is_sent_again_after_a_check_is_another_transaction(
     again = await prepare(producer.peer)
 
     assert again != first
-    assert len(site.broker._transactions.halves) == 2
+    assert len(site.broker.parts.transactions.halves) == 2
 
 
 @pytest.mark.parametrize("options", [{**OPTIONS, "transactionCheckMax": "1"}])
@@ -438,7 +438,7 @@ async def test_without_the_key_index_no_transaction_that_was_given_up_is_resumed
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert "'A1' may have been resumed before" in reply.remark
     assert "messageIndexEnable=true" in reply.remark
-    assert len(site.broker._transactions.halves) == 0
+    assert len(site.broker.parts.transactions.halves) == 0
 
 
 async def test_checks_of_an_open_transaction_can_be_counted_from_the_start(
@@ -452,7 +452,7 @@ async def test_checks_of_an_open_transaction_can_be_counted_from_the_start(
     reply = await peer.ask(ResumeTransaction(message_id=place))
 
     assert reply.code == 0, reply.remark
-    (half,) = site.broker._transactions.halves.halves.values()
+    (half,) = site.broker.parts.transactions.halves.halves.values()
     assert half.checks == 0
     assert (await end(peer, prepared, COMMIT)).code == 0
     assert "has ended" in (await peer.ask(ResumeTransaction(message_id=place))).remark
@@ -536,24 +536,24 @@ async def test_a_transaction_older_than_the_log_may_get_is_given_up(
     await prepare(peer)
     site.clock.adjust(2 * 3_600_000 - 3 * INTERVAL_MS)
     await group.advance(INTERVAL_MS)
-    assert len(site.broker._transactions.halves) == 1
+    assert len(site.broker.parts.transactions.halves) == 1
 
     await site.stored(CHECKED_TOO_OFTEN_TOPIC, 0, 1)
 
-    assert len(site.broker._transactions.halves) == 0
+    assert len(site.broker.parts.transactions.halves) == 0
 
 
 async def test_a_half_that_is_far_from_the_end_of_the_log_is_stored_again(
     site: Site, group: Group, peer: Peer
 ) -> None:
     await prepare(peer)
-    site.broker._transactions.check_back._renew_bytes = 10_000
+    site.broker.parts.transactions.check_back._renew_bytes = 10_000
     for _ in range(3):
         await peer.send("T", b"x" * 5_000)
 
     await site.stored(HALF_TOPIC, 0, 2)
 
-    (half,) = site.broker._transactions.halves.halves.values()
+    (half,) = site.broker.parts.transactions.halves.halves.values()
     assert (half.offset, half.first_offset, half.checks) == (1, 0, 0)
     producer = await group.join("p1")
     await group.until_asked(producer, 1)
@@ -584,7 +584,7 @@ async def test_checks_go_on_after_a_restart(tmp_path: Path, *, is_killed: bool) 
         # The producer may still send the end that it began with.
         assert (await end(second.peer, prepared, COMMIT)).code == 0
         assert len(await second.peer.read("T")) == 1
-        assert len(site.broker._transactions.halves) == 0
+        assert len(site.broker.parts.transactions.halves) == 0
 
 
 async def test_the_end_of_a_transaction_that_a_crash_replaced_is_refused(group: Group) -> None:

@@ -26,7 +26,7 @@ def file_of(folder: Path) -> Path:
 
 
 async def save(site: Site, *, after_bytes: int = 0) -> None:
-    transactions = site.broker._transactions
+    transactions = site.broker.parts.transactions
     transactions._searched_bytes = after_bytes
     await transactions.save()
 

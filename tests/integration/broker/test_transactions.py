@@ -130,7 +130,7 @@ async def test_a_message_that_is_rolled_back_is_never_delivered(site: Site, peer
     assert reply.code == ResponseCode.SYSTEM_ERROR
     assert "ended already" in reply.remark
     assert await peer.read("T") == []
-    assert len(site.broker._transactions.halves) == 0
+    assert len(site.broker.parts.transactions.halves) == 0
 
 
 @pytest.mark.usefixtures("topic")
@@ -214,7 +214,7 @@ async def test_a_half_message_that_is_sent_again_while_it_is_open_is_the_same_tr
         first.physical_offset,
     )
     assert again.queue_id == 1
-    assert len(site.broker._transactions.halves) == 1
+    assert len(site.broker.parts.transactions.halves) == 1
     assert (await end(peer, first, COMMIT)).code == 0
     assert len(await peer.read("T", queue_id=1)) == 1
 
@@ -228,12 +228,12 @@ async def test_a_half_message_that_is_sent_again_before_it_is_on_disk_waits_for_
         first = asyncio.create_task(prepare(peer))
         await disk.held()
         again = asyncio.create_task(prepare(peer))
-        await until(lambda: len(site.broker._confirmations) == 2)
+        await until(lambda: len(site.broker.parts.confirmations) == 2)
     finally:
         disk.release()
 
     assert await first == await again
-    assert len(site.broker._transactions.halves) == 1
+    assert len(site.broker.parts.transactions.halves) == 1
 
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
@@ -266,7 +266,7 @@ async def test_another_half_message_is_another_transaction(
     other = await prepare(peer, **rest)
 
     assert other.half_offset == first.half_offset + 1
-    assert len(site.broker._transactions.halves) == 2
+    assert len(site.broker.parts.transactions.halves) == 2
 
 
 @pytest.mark.usefixtures("topic")
@@ -395,7 +395,10 @@ async def test_open_transactions_survive_a_restart(tmp_path: Path, *, is_killed:
 
     async with running(image if is_killed else tmp_path, clock) as site:
         peer = await site.connect()
-        assert [half.offset for half in site.broker._transactions.halves.halves.values()] == [0, 3]
+        assert [half.offset for half in site.broker.parts.transactions.halves.halves.values()] == [
+            0,
+            3,
+        ]
         for ended in prepared[1:3]:
             assert (await end(peer, ended, COMMIT)).code != 0
         assert (await end(peer, prepared[0], COMMIT)).code == 0
@@ -423,7 +426,7 @@ async def test_progress_is_saved_as_offsets_of_rocketmqs_group(tmp_path: Path) -
     async with running(tmp_path, clock) as site:
         assert site.broker.offsets.get(TRANSACTION_GROUP, HALF_TOPIC, 0) == 3
         assert site.broker.offsets.get(TRANSACTION_GROUP, HALF_DONE_TOPIC, 0) == 3
-        assert len(site.broker._transactions.halves) == 0
+        assert len(site.broker.parts.transactions.halves) == 0
 
 
 @pytest.mark.parametrize("way", ["commit", "pull", "reset", "skip", "clone"])
@@ -543,7 +546,7 @@ async def test_marks_of_rocketmq_5_name_several_halves(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("topic")
 async def test_the_log_is_kept_from_the_oldest_open_transaction_on(site: Site, peer: Peer) -> None:
-    transactions = site.broker._transactions
+    transactions = site.broker.parts.transactions
     await peer.send("T", b"before")
     first = await prepare(peer, unique_id="A1")
     second = await prepare(peer, unique_id="A2")

@@ -131,11 +131,26 @@ def test_bodies_are_shown_safely(run: Run) -> None:
     assert "é" * 2000 + "x" + "é" * 47 + "… (4201 bytes)" in long
 
 
+def test_a_topic_gets_on_one_more_broker_the_settings_that_it_has_elsewhere(run: Run) -> None:
+    run("topic", "create", "growing", "-q", "3", "--permission", "r", "-b", "broker-a")
+    run("topic", "create", "growing", "--attributes", "+message.type=FIFO", "-b", "broker-a")
+
+    said = run("topic", "create", "growing", "--ordered").stdout
+
+    assert "is changed on broker-a" in said
+    assert "has 3 queues on broker-b" in said
+    described = rows(run("topic", "show", "growing", "--json"))
+    settings = ("read_queues", "write_queues", "permission", "ordered", "attributes")
+    assert [[row[name] for name in settings] for row in described] == [
+        [3, 3, "r", True, "message.type=FIFO"]
+    ] * 2
+
+
 def test_create_changes_only_the_given_settings_of_what_exists(run: Run) -> None:
     run("topic", "create", "wide", "-q", "16")
     run("group", "create", "patient", "--retries-max", "99")
 
-    assert "is changed on broker-a, broker-b" in run("topic", "create", "wide").stdout
+    assert "stays as it is on broker-a, broker-b" in run("topic", "create", "wide").stdout
     run("topic", "create", "wide", "-q", "4", code=5, typed="n\n")
     run("group", "create", "patient", "--no-consuming")
     described = rows(run("topic", "show", "wide", "--json"))

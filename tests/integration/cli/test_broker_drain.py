@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 from orbitmq.broker.app import Broker, load_settings
 from orbitmq.cli.main import command_for
 from orbitmq.client import Message
-from orbitmq.client.aio import Producer, PushConsumer
+from orbitmq.client.aio import Admin, Producer, PushConsumer
 from orbitmq.client.core.consuming.received_message import ReceivedMessage
 from orbitmq.client.keywords import ClientKeywords
 from orbitmq.embedded import Cluster
 from orbitmq.errors import CommandError
-from tests.waiting import until
+from tests.waiting import WAIT_SECONDS, until
 
 TOPIC = "orders"
 
@@ -160,8 +160,8 @@ async def test_a_cluster_moves_to_a_new_broker_under_load_without_a_failed_send(
             await sending
 
             assert before == 0
-            # The broker that has the topic keeps its queues.
-            assert queues == {"broker-a": 2, "broker-b": 8}
+            # The added broker gets as many queues as the other one has.
+            assert queues == {"broker-a": 2, "broker-b": 2}
             assert (found["drained"], found["lag"]) == (True, 0)
             assert load.brokers["broker-a"] == drained["broker-a"]
             await until(lambda: set(received) == set(load.sent))
@@ -195,10 +195,15 @@ async def test_a_group_without_members_is_named_and_can_be_ignored(cluster: Clus
 
         behind = await drain(cluster, "--member-wait", "0", code=1, quiet="0")
         ignored = await drain(cluster, "--ignore-group", "billing", quiet="0")
+        words = ("broker", "drain", "broker-a", "--yes", "--quiet", "0")
+        shown = await command(cluster, *words, "--ignore-group", "billing")
 
     assert behind["groups"] == [{"group": "billing", "lag": 3, "members": 0}]
     assert behind["reasons"] == ["group billing is 3 messages behind and has no members"]
     assert (behind["drained"], ignored["drained"]) == (False, True)
+    assert ignored["ignored_groups"] == ["billing"]
+    assert "all groups but the ignored ones have consumed" in shown
+    assert "ignored, and not done: group billing, 3 messages behind" in shown
 
 
 async def test_what_is_not_due_yet_is_named_and_can_be_left(cluster: Cluster) -> None:
@@ -211,6 +216,36 @@ async def test_what_is_not_due_yet_is_named_and_can_be_left(cluster: Cluster) ->
     assert waiting["pending"] == {"delayed": 2, "timed": 0, "half": 0}
     assert waiting["reasons"] == ["2 delayed messages"]
     assert left["drained"]
+
+
+async def test_a_drain_that_somebody_undoes_says_so_and_ends(cluster: Cluster) -> None:
+    async with Producer("senders", **quick(cluster)) as producer:
+        await _send_to_a(producer, 1, delay_level=18)
+    words = ("broker", "drain", "broker-a", "--yes", "--quiet", "0")
+    async with Admin(namesrv=cluster.namesrv) as admin:
+        found = await admin.draining.find("broker-a")
+
+        draining = asyncio.create_task(command(cluster, *words, code=1))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not await admin.draining.refuses_sends(found):
+                pass
+        await admin.draining.undo(found)
+        shown = await draining
+
+    assert "broker-a may not be switched off yet:" in shown
+    assert "it takes messages again: somebody undid the drain" in shown
+    assert "to drain it again: orbitmq broker drain broker-a" in shown
+    assert "--undo" not in shown
+
+
+async def test_the_last_broker_that_takes_messages_is_not_drained(cluster: Cluster) -> None:
+    await drain(cluster, quiet="0")
+    words = ("broker", "drain", "broker-b", "--yes", "--quiet", "0")
+
+    with pytest.raises(CommandError, match=f"no other broker takes messages of {TOPIC}") as refused:
+        await command(cluster, *words)
+
+    assert "orbitmq broker drain broker-a --undo" in refused.value.hint
 
 
 async def test_messages_that_no_group_consumes_stay_and_are_named(cluster: Cluster) -> None:

@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from orbitmq.cli.main import command_for
-from orbitmq.errors import PromotionError
+from orbitmq.client.aio.admin import Admin
+from orbitmq.errors import NameServersUnreachableError, PromotionError
 from orbitmq.protocol.codes import ResponseCode
 from tests.integration.replication.group import Group
 from tests.waiting import until
@@ -61,6 +62,56 @@ async def test_the_slave_of_a_dead_master_becomes_the_master(group: Group) -> No
     assert reply.fields["queueOffset"] == "1"
 
 
+async def test_topics_in_memory_are_named_since_their_messages_are_lost(group: Group) -> None:
+    await group.pair(options=SYNC)
+    await group.create_topic("prices", attributes="+orbitmq.storage=memory")
+    await group.send()
+    await until(lambda: group.brokers[1].topics.get("prices") is not None)
+    await group.stop(0)
+
+    shown = await promote(group, "--dry-run")
+
+    assert "lost: all messages in memory, of prices" in shown.stdout
+    assert (await planned(group))["memory_topics"] == ["prices"]
+
+
+async def test_a_drain_outlasts_a_promotion_and_so_does_its_end(group: Group) -> None:
+    async def permission(broker_id: int) -> str:
+        async with Admin(namesrv=group.namesrv) as admin:
+            return (await admin.brokers.options(group.address(broker_id)))["brokerPermission"]
+
+    await group.pair(options=SYNC)
+    await group.create_topic()
+    await group.send()
+    await group.until_copied()
+    async with Admin(namesrv=group.namesrv) as admin:
+        await admin.brokers.set_options(group.address(0), {"brokerPermission": "4"})
+    await until(lambda: permission_seen(group, 1) == 4)
+    await group.kill(0)
+
+    result = await promote(group, "--yes")
+
+    assert "drained: group-a takes no messages after this either" in result.stdout
+    assert await permission(1) == "4"
+    assert (await group.send(broker_id=1)).code == ResponseCode.NO_PERMISSION
+    async with Admin(namesrv=group.namesrv) as admin:
+        await admin.brokers.set_options(group.address(1), {"brokerPermission": "6"})
+    # Its own file still says that it is drained.
+    await group.start(0)
+    await group.until_copied(0, master=1)
+    await until(lambda: permission_seen(group, 0) == 6)
+    await group.stop(1)
+    again = await promote(group, "--yes")
+    assert "drained" not in again.stdout
+    assert await permission(0) == "6"
+
+
+def permission_seen(group: Group, slave: int) -> int | None:
+    """What a slave knows of the permission of its master."""
+    following = group.brokers[slave].replication.following
+    return following.seen.permission if following is not None and following.seen else None
+
+
 async def test_nothing_is_done_without_a_yes(group: Group) -> None:
     await group.pair()
     await group.send()
@@ -83,7 +134,10 @@ async def test_a_master_that_answers_stays_unless_forced(group: Group) -> None:
 
     refused = await promote(group, "--yes")
     assert isinstance(refused.exception, PromotionError)
-    assert "the master 127.0.0.1" in str(refused.exception)
+    # Said once: above the error.
+    assert "obstacle: the master 127.0.0.1" in refused.stdout
+    assert "the master 127.0.0.1" not in str(refused.exception)
+    assert "--force" in str(refused.exception)
     assert (await group.send()).code == ResponseCode.SUCCESS
 
     forced = await promote(group, "--yes", "--force")
@@ -333,3 +387,13 @@ async def test_a_group_without_a_slave_says_so(group: Group) -> None:
 
     assert isinstance(result.exception, PromotionError)
     assert "group-a has no slave that answers" in str(result.exception)
+    assert result.exception.hint.endswith("start a slave first")
+
+
+async def test_without_a_name_server_the_user_learns_which_flag_to_change() -> None:
+    words = ["broker", "promote", "group-a", "--namesrv", "127.0.0.1:1"]
+
+    result = await asyncio.to_thread(CliRunner().invoke, command_for(words), words)
+
+    assert isinstance(result.exception, NameServersUnreachableError)
+    assert "no name server answers: 127.0.0.1:1" in str(result.exception)

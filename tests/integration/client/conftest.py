@@ -84,7 +84,9 @@ class Cluster:
     async def cut_connections(self, name: str = "broker-a") -> None:
         """Cut every connection of a broker, like a network failure; it keeps serving."""
         for connection in [
-            open_one for server in self.brokers[name]._servers for open_one in server.connections
+            open_one
+            for server in self.brokers[name].serving.servers
+            for open_one in server.connections
         ]:
             connection.abort("cut by the test")
 

@@ -161,7 +161,7 @@ async def test_producer_says_which_broker_is_down(
     await cluster.kill_broker()
 
     with in_time("broker-a", cluster.address()):
-        await producer.send(Message(topic, "after"))
+        await producer.send(Message(topic, "after"), timeout_ms=TIMEOUT_MS)
 
 
 async def test_producer_that_was_given_a_broker_for_a_name_server_says_so(cluster: Cluster) -> None:

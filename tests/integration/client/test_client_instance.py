@@ -30,12 +30,12 @@ ID = "127.0.0.1@test"
 
 def known_to(cluster: Cluster, group: str, broker: str = "broker-a") -> list[str]:
     """The consumers of a group, as a broker knows them."""
-    return cluster.brokers[broker].members.client_ids(group)
+    return cluster.brokers[broker].tables.members.client_ids(group)
 
 
 def producers_of(cluster: Cluster, group: str, broker: str = "broker-a") -> list[str]:
     """The producers of a group, as a broker knows them."""
-    clients = cluster.brokers[broker].members.producers.get(group, {})
+    clients = cluster.brokers[broker].tables.members.producers.get(group, {})
     return [client.client_id for client in clients.values()]
 
 

@@ -156,7 +156,7 @@ async def test_a_dead_filter_server_that_is_still_in_the_route_is_avoided(
 
     async with consumer:
         await seen.all_of(set(wanted(0, 30)))
-        assert len(cluster.brokers["broker-a"].filter_servers.addresses) == 2
+        assert len(cluster.brokers["broker-a"].parts.filter_servers.addresses) == 2
     await other.stop()
 
     assert filter_server.workers[NAME].process_ids

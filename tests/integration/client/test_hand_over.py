@@ -136,7 +136,7 @@ async def test_a_queue_changes_hands_when_the_message_in_process_is_done_and_com
         await fill(cluster, topic)
         async with second:
             await until(lambda: owned(second, topic) == {2})
-            assert cluster.brokers["broker-a"].locks.owner(group, queue_of(topic, 3)) == (
+            assert cluster.brokers["broker-a"].tables.locks.owner(group, queue_of(topic, 3)) == (
                 first.client_id
             )
 
@@ -171,7 +171,7 @@ async def test_a_stop_does_not_wait_for_a_listener_that_hangs_and_leaves_its_que
 
         await fill(cluster, topic)
         await seen.until(lambda: {0, 1, 2} <= {m.queue_id for m in seen.messages})
-        locks = cluster.brokers["broker-a"].locks
+        locks = cluster.brokers["broker-a"].tables.locks
         assert locks.owner(group, queue_of(topic, 3)) == client_id
         assert 3 not in {m.queue_id for m in seen.messages}
         listener.may_go.set()
@@ -218,7 +218,7 @@ async def test_a_topic_that_is_unsubscribed_is_unlocked_at_once(
 
         consumer.unsubscribe(topic)
 
-        locks = cluster.brokers["broker-a"].locks
+        locks = cluster.brokers["broker-a"].tables.locks
         await until(lambda: locks.owner(group, queue_of(topic, 0)) is None)
 
 

@@ -332,7 +332,7 @@ async def test_a_seek_ends_a_held_pull(cluster: Cluster, topic: str, group: str)
         polling.assign([queue])
         await polling.seek_to_end(queue)
         waiting = asyncio.ensure_future(polling.poll(POLL_MS))
-        await until(lambda: len(cluster.brokers["broker-a"]._long_polls) > 0)
+        await until(lambda: len(cluster.brokers["broker-a"].parts.long_polls) > 0)
 
         await polling.seek_to_begin(queue)
 

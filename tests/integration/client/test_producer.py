@@ -322,7 +322,7 @@ async def test_a_producer_is_known_to_brokers_while_it_runs(
     cluster: Cluster, topic: str, group: str
 ) -> None:
     await cluster.make_topic(topic)
-    known = cluster.brokers["broker-a"].members.producers
+    known = cluster.brokers["broker-a"].tables.members.producers
 
     async with Producer(group, namesrv=cluster.namesrv) as producer:
         await producer.send(Message(topic, b"x"))

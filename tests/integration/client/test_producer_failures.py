@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from orbitmq.client.aio.sending.producer import Producer
+from orbitmq.client.aio.sending.send_hooks import SendContext
 from orbitmq.client.core.sending.send_results import Durability, SendStatus
 from orbitmq.clock import ManualClock, SystemClock
 from orbitmq.errors import (
@@ -241,7 +242,7 @@ async def test_a_broker_without_an_address_in_the_route_is_retried_elsewhere() -
 
         results = [await producer.send(MESSAGE) for _ in range(8)]
         with pytest.raises(SendError, match="the route of topic 't' has no address") as raised:
-            await producer.send(MESSAGE, queue=await queue_of(producer, "a"))
+            await producer.send(MESSAGE, queue=await queue_of(producer, "a"), timeout_ms=1000)
 
     assert {result.queue.broker_name for result in results} == {"b"}
     assert isinstance(raised.value.__cause__, BrokerUnknownError)
@@ -503,6 +504,23 @@ async def test_a_failed_send_looks_up_the_route_again() -> None:
     assert len(other.sends) == 1
 
 
+async def test_sends_that_wait_for_a_master_share_a_few_lookups() -> None:
+    async with (
+        scripted_cluster(ScriptedBroker("a")) as cluster,
+        producer_of(cluster) as producer,
+    ):
+        await producer.send(MESSAGE)
+        await cluster["a"].server.stop()
+        cluster.routes_asked.clear()
+
+        sends = [producer.send(MESSAGE, timeout_ms=900) for _ in range(20)]
+        outcomes = await asyncio.gather(*sends, return_exceptions=True)
+
+    assert all(isinstance(outcome, SendTimeoutError) for outcome in outcomes)
+    # Four times a second, and once as the first attempt failed.
+    assert len(cluster.routes_asked) <= 5
+
+
 async def test_a_missing_topic_is_looked_up_again_by_the_next_send() -> None:
     async with scripted_cluster(ScriptedBroker("a")) as cluster:
         cluster.missing = {"t", "TBW102"}
@@ -551,3 +569,52 @@ async def test_a_one_way_send_makes_one_attempt_and_raises_its_own_failures() ->
 
     assert isinstance(raised.value.__cause__, ConnectError)
     assert all(sent.is_oneway for sent in cluster.sends)
+
+
+class FailureSeen:
+    """Tells when an attempt has failed."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def before_send(self, context: SendContext) -> None:
+        """Needs nothing."""
+
+    def after_send(self, context: SendContext) -> None:
+        if context.error is not None:
+            self.event.set()
+
+
+@pytest.mark.parametrize("away_is", ["dead", "refusing"])
+async def test_a_chosen_queue_does_not_wait_for_the_master_of_another_broker(away_is: str) -> None:
+    seen = FailureSeen()
+    refusing = ScriptedBroker("a", failed(ResponseCode.SERVICE_NOT_AVAILABLE))
+    async with (
+        scripted_cluster(refusing, ScriptedBroker("b")) as cluster,
+        timeless(cluster, hooks=[seen]) as producer,
+    ):
+        away, here = await queue_of(producer, "a"), await queue_of(producer, "b")
+        if away_is == "dead":
+            await cluster["a"].server.stop()
+        # No time passes, so that the route is not looked up again.
+        waiting = [asyncio.ensure_future(producer.send(MESSAGE, queue=away)) for _ in range(2)]
+        await asyncio.wait_for(seen.event.wait(), WAIT_SECONDS)
+
+        result = await asyncio.wait_for(producer.send(MESSAGE, queue=here), WAIT_SECONDS)
+
+        assert result.queue == here
+        assert not any(one.done() for one in waiting)
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_broker_that_refuses_is_asked_once_for_a_chosen_queue() -> None:
+    refusing = ScriptedBroker("a", failed(ResponseCode.SERVICE_NOT_AVAILABLE))
+    async with scripted_cluster(refusing) as cluster, producer_of(cluster) as producer:
+        queue = await queue_of(producer, "a")
+
+        with pytest.raises(SendError, match="1 try"):
+            await producer.send(MESSAGE, queue=queue, timeout_ms=PATIENCE_MS)
+
+        assert len(cluster["a"].sends) == 1

@@ -74,7 +74,7 @@ async def test_a_held_pull_waits_for_a_message(cluster: Cluster, topic: str, gro
     await cluster.make_topic(topic, queues=1)
     async with consumer(cluster, group) as pulling:
         held = asyncio.ensure_future(pulling.pull_held(queue_of(topic), "*", 0))
-        await until(lambda: len(cluster.brokers["broker-a"]._long_polls) == 1)
+        await until(lambda: len(cluster.brokers["broker-a"].parts.long_polls) == 1)
 
         await send(cluster, topic, "a")
 

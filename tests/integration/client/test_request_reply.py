@@ -289,14 +289,14 @@ async def test_a_reply_reaches_a_requester_that_knew_only_another_broker(
         )
         await seen.count(1)
         # As Java's clients, which choose any broker of the cluster.
-        members = cluster.brokers["broker-b"].members
+        members = cluster.brokers["broker-b"].tables.members
         assert members.find_client(producer._instance.client_id) is not None  # type: ignore[union-attr]  # it runs
         # The broker that delivered the request forgets the requester.
-        client = cluster.brokers["broker-a"].members.find_client(
+        client = cluster.brokers["broker-a"].tables.members.find_client(
             producer._instance.client_id  # type: ignore[union-attr]  # it runs
         )
         assert client is not None
-        cluster.brokers["broker-a"].members.connection_lost(client.connection)
+        cluster.brokers["broker-a"].tables.members.connection_lost(client.connection)
 
         result = await replying.reply(seen.messages[0], b"by the other")
 

@@ -66,7 +66,7 @@ class Scene:
         self._client().call_oneway(request(header, body))
 
     def _client(self) -> Connection:
-        found = self.cluster.brokers["broker-a"].members.find_consumer(self.group, ID)
+        found = self.cluster.brokers["broker-a"].tables.members.find_consumer(self.group, ID)
         assert found is not None
         return found.connection
 

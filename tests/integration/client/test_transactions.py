@@ -69,7 +69,7 @@ def delivered(cluster: Cluster, topic: str) -> list[bytes]:
 
 
 def open_count(cluster: Cluster) -> int:
-    return len(cluster.brokers["broker-a"]._transactions.halves)
+    return len(cluster.brokers["broker-a"].parts.transactions.halves)
 
 
 # --- blocks -----------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ async def test_check_functions_that_hang_are_called_once_and_delay_nothing_else(
         for body in bodies:
             async with producer.transaction(Message(topic, body)) as transaction:
                 transaction.leave_open()
-        halves = cluster.brokers["broker-a"]._transactions.halves
+        halves = cluster.brokers["broker-a"].parts.transactions.halves
         await until(lambda: all(half.checks > 2 for half in halves.halves.values()))
 
         # Only 16 run at a time, each once; the threads of the program are free.
@@ -369,7 +369,7 @@ async def test_a_stop_waits_for_a_check_in_progress(
         transaction.leave_open()
     await asked.wait()
     stopping = asyncio.create_task(producer.stop())
-    await until(lambda: group not in cluster.brokers["broker-a"].members.producers)
+    await until(lambda: group not in cluster.brokers["broker-a"].tables.members.producers)
     assert not stopping.done()
     answer.set()
     await stopping
@@ -412,7 +412,7 @@ async def test_a_stop_waits_for_a_commit_in_progress(
         ending = asyncio.create_task(transaction.end(COMMIT))
         await disk.held()
         stopping = asyncio.create_task(producer.stop())
-        await until(lambda: group not in cluster.brokers["broker-a"].members.producers)
+        await until(lambda: group not in cluster.brokers["broker-a"].tables.members.producers)
     finally:
         disk.release()
     await stopping

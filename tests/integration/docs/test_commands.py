@@ -58,6 +58,7 @@ NOT_RUN = {
     "orbitmq message trace": "wants a trace: tests/integration/cli/test_message_trace.py",
     "orbitmq broker drain": "wants two brokers: tests/integration/cli/test_broker_drain.py",
     "orbitmq broker promote": "wants a slave: tests/integration/cli/test_broker_promote.py",
+    "orbitmq cut ": "wants a log that was cut: tests/integration/cli/test_cut.py",
     "sudo ": "changes the machine: tests/integration/examples/test_deploy.py runs what it starts",
     "/opt/orbitmq/": "wants an installation: tests/integration/examples/test_deploy.py",
     "docker ": "wants Docker: tests/integration/examples/test_deploy.py runs what it starts",

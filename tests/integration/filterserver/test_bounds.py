@@ -84,13 +84,13 @@ class TestIdleProcesses:
 
 async def test_it_registers_again_when_its_broker_is_back(site: Site) -> None:
     cluster = site.cluster
-    assert cluster.brokers["broker-a"].filter_servers.addresses == [site.server.address]
+    assert cluster.brokers["broker-a"].parts.filter_servers.addresses == [site.server.address]
 
     await cluster.stop_broker()
     lost = await site.pull("shop.EveryThird")
     broker = await cluster.start_broker()
 
-    await until(lambda: broker.filter_servers.addresses == [site.server.address])
+    await until(lambda: broker.parts.filter_servers.addresses == [site.server.address])
     assert lost.code == ResponseCode.SYSTEM_ERROR
     assert (await site.pull("shop.EveryThird")).code == ResponseCode.PULL_NOT_FOUND
 
@@ -98,14 +98,14 @@ async def test_it_registers_again_when_its_broker_is_back(site: Site) -> None:
 async def test_a_stop_answers_held_pulls_and_leaves_the_broker(site: Site) -> None:
     held = asyncio.create_task(site.pull("shop.EveryThird", hold_ms=15_000))
     broker = site.cluster.brokers["broker-a"]
-    await until(lambda: len(broker._long_polls) == 1)
+    await until(lambda: len(broker.parts.long_polls) == 1)
 
     await site.server.stop()
 
     reply = await held
     assert reply.code == ResponseCode.PULL_NOT_FOUND
     assert reply.fields["nextBeginOffset"] == "0"
-    await until(lambda: not broker.filter_servers.addresses)
+    await until(lambda: not broker.parts.filter_servers.addresses)
 
 
 # --- the process ------------------------------------------------------------------------------
@@ -139,8 +139,8 @@ async def test_a_process_that_ends_leaves_none_of_its_own_behind(
 ) -> None:
     broker = cluster.brokers["broker-a"]
     await cluster.make_topic("T", queues=1)
-    await until(lambda: broker.filter_servers.addresses)
-    (address,) = broker.filter_servers.addresses
+    await until(lambda: broker.parts.filter_servers.addresses)
+    (address,) = broker.parts.filter_servers.addresses
     nothing = request(pull_header("shop.Counts"))
     await cluster.rpc.invoke(cluster.address(), request(send_header("T"), b"hang"))
     await cluster.rpc.invoke(address, nothing, timeout_ms=WAIT_SECONDS * 1000)
@@ -158,7 +158,7 @@ async def test_a_process_that_ends_leaves_none_of_its_own_behind(
         timeout_s=WAIT_SECONDS,
         what="its processes ended",
     )
-    await until(lambda: not broker.filter_servers.addresses)
+    await until(lambda: not broker.parts.filter_servers.addresses)
     assert await asyncio.to_thread(process.wait, WAIT_SECONDS) == (
         0 if number == signal.SIGTERM else -signal.SIGKILL
     )

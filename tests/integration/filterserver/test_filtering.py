@@ -98,7 +98,7 @@ async def test_what_is_outside_the_queue_or_not_there_is_answered_as_by_the_brok
 
 async def test_a_held_pull_is_answered_when_a_message_arrives(site: Site) -> None:
     held = asyncio.create_task(site.pull("shop.EveryThird", hold_ms=15_000))
-    await until(lambda: len(site.cluster.brokers["broker-a"]._long_polls) == 1)
+    await until(lambda: len(site.cluster.brokers["broker-a"].parts.long_polls) == 1)
 
     await site.send(b"3")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from orbitmq import java_json
 from orbitmq.broker.app import Broker, load_settings
+from orbitmq.broker.ports import find_port
 from orbitmq.broker.replicated import ReplicatedBroker
 from orbitmq.broker.replication.log_stream import PIECE, REPORT
-from orbitmq.clock import Clock
+from orbitmq.clock import Clock, settle
 from orbitmq.embedded.local_broker import copy_running_store
 from orbitmq.nameserver import app as name_server_app
 from orbitmq.protocol.command import Command, request
@@ -26,10 +30,11 @@ from orbitmq.protocol.requests.replication import (
     ReadStanding,
     Standing,
 )
+from orbitmq.protocol.requests.statistics import GetReplication, Replication
 from orbitmq.protocol.requests.topics import UpdateTopic
 from orbitmq.transport.rpc_client import RpcClient
 from tests.integration.broker.conftest import pull_header, send_header
-from tests.waiting import until
+from tests.waiting import WAIT_SECONDS, until
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -43,6 +48,8 @@ _OPTIONS = {
     "maxHashSlotNum": "100",
     "maxIndexNum": "400",
     "timerWheelEnable": "false",
+    # The shortest that there is: a master that is replaced learns of it with its next report.
+    "registerNameServerPeriod": "10000",
 }
 
 
@@ -100,6 +107,8 @@ class Group:
         self._running: dict[int, ReplicatedBroker] = {}
         self._ports: dict[int, int] = {}
         self._options: dict[int, dict[str, str]] = {}
+        # The master, while it is a process of its own.
+        self._apart: subprocess.Popen[bytes] | None = None
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -127,6 +136,8 @@ class Group:
         await self._opened.aclose()
 
     async def _stop_all(self) -> None:
+        if self._apart is not None:
+            await self.kill(0)
         # Slaves last: a master that stops waits for them.
         for broker_id in sorted(self._running):
             await self.stop(broker_id)
@@ -145,8 +156,16 @@ class Group:
 
     async def start(self, broker_id: int = 0, **options: str) -> Broker:
         """Start a broker, with the options of its last start unless others are given."""
+        flags = self._flags(broker_id, options)
+        running = ReplicatedBroker(load_settings(flags=flags), clock=self._clock)
+        await running.start()
+        self._ports[broker_id] = running.broker.port
+        self._running[broker_id] = running
+        return running.broker
+
+    def _flags(self, broker_id: int, options: Mapping[str, str]) -> dict[str, str]:
         chosen = options or self._options.get(broker_id, {})
-        self._options[broker_id] = chosen
+        self._options[broker_id] = dict(chosen)
         flags = {
             **_OPTIONS,
             "brokerName": self.name,
@@ -158,11 +177,28 @@ class Group:
         }
         if broker_id:
             flags["brokerRole"] = "SLAVE"
-        running = ReplicatedBroker(load_settings(flags=flags), clock=self._clock)
-        await running.start()
-        self._ports[broker_id] = running.broker.port
-        self._running[broker_id] = running
-        return running.broker
+        return flags
+
+    async def start_apart(self, **options: str) -> None:
+        """Start the master in a process of its own; `kill` sends it SIGKILL."""
+        self._ports[0] = find_port("127.0.0.1")
+        settings = (f"--set={key}={value}" for key, value in self._flags(0, options).items())
+        command = [str(Path(sys.executable).with_name("orbitmq")), "broker", *settings]
+        self.folder.mkdir(exist_ok=True)
+        with (self.folder / "master.log").open("wb") as log:
+            self._apart = await asyncio.to_thread(
+                subprocess.Popen, command, stdout=log, stderr=subprocess.STDOUT
+            )
+        await until(lambda: self.master_in_routes() is not None)
+
+    async def until_in_sync(self) -> None:
+        """Wait until the master counts a slave as near."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                reply = await self.rpc.call(self.address(), GetReplication())
+                if java_json.decode(reply.body, Replication).in_sync_slaves:
+                    return
+                await settle()
 
     async def stop(self, broker_id: int) -> None:
         """Stop a broker cleanly."""
@@ -186,11 +222,15 @@ class Group:
         def is_copied() -> bool:
             above, below = self.brokers[master], self.brokers[broker_id]
             # A broker has no store while it starts in another role.
-            if not hasattr(below, "store") or below.epochs.epoch != above.epochs.epoch:
+            if not hasattr(below, "store") or below.reign.epochs.epoch != above.reign.epochs.epoch:
                 return False
             return below.store.visible == above.store.visible == above.store.log_end
 
         await until(is_copied)
+
+    async def until_has_topic(self, name: str, broker_id: int = 1) -> None:
+        """Wait until a slave has the entry of a topic, which follows apart from its messages."""
+        await until(lambda: self.brokers[broker_id].tables.topics.get(name) is not None)
 
     async def until_role(self, broker_id: int, role: str) -> None:
         """Wait until a broker has started in a role, and answers as such."""
@@ -217,6 +257,11 @@ class Group:
 
     async def kill(self, broker_id: int) -> None:
         """End a broker as a kill does: its files stay as they are now."""
+        if self._apart is not None and not broker_id:
+            self._apart.kill()
+            await asyncio.to_thread(self._apart.wait)
+            self._apart = None
+            return
         running = self._running.pop(broker_id)
         folder = self.folder / str(broker_id)
         image = folder.with_name(f"{broker_id}.killed")
@@ -246,9 +291,13 @@ class Group:
 
     def address(self, broker_id: int = 0) -> str:
         """Where a broker takes requests."""
+        if self._apart is not None and not broker_id:
+            return f"127.0.0.1:{self._ports[0]}"
         return self.brokers[broker_id].advertised
 
-    async def create_topic(self, name: str = "T", queues: int = 1, broker_id: int = 0) -> None:
+    async def create_topic(
+        self, name: str = "T", queues: int = 1, broker_id: int = 0, **fields: Any
+    ) -> None:
         await self.rpc.call(
             self.address(broker_id),
             UpdateTopic(
@@ -258,6 +307,7 @@ class Group:
                 write_queues=queues,
                 permission=6,
                 filter_type="SINGLE_TAG",
+                **fields,
             ),
         )
 

@@ -9,6 +9,8 @@ import pytest
 
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.topics import DeleteTopic
+from orbitmq.record.decode import decode_record
 from tests.integration.replication.group import Group
 from tests.waiting import until
 
@@ -36,7 +38,10 @@ async def test_a_topic_that_a_promoted_slave_had_not_copied_keeps_its_messages(
     master, slave = group.brokers[1], group.brokers[0]
     await until(lambda: slave.topics.data_version == master.topics.data_version)
 
-    assert slave.topics.get("T") == master.topics.get("T") is not None
+    topic = master.topics.get("T")
+    assert slave.topics.get("T") == topic is not None
+    # Only one queue had messages.
+    assert (topic.read_queues, topic.write_queues) == (8, 8)
     assert [(await group.pull(number)).code for number in (1, 0)] == [ResponseCode.SUCCESS] * 2
 
 
@@ -81,3 +86,46 @@ async def test_a_slave_forgets_how_far_the_old_master_had_shown_its_log(group: G
 
     assert not store.is_fenced
     assert store.visible == group.brokers[1].store.log_end
+
+
+async def test_a_topic_that_the_old_master_deleted_and_the_new_one_has_is_whole_at_both(
+    group: Group,
+) -> None:
+    await group.pair()
+    await group.create_topic(queues=2)
+    for number in range(6):
+        await group.send(b"%d" % number, queue_id=number % 2)
+    await group.send(topic="other")
+    await group.until_copied()
+    await group.stop(1)
+    # The slave does not hear of it any more.
+    await group.rpc.call(group.address(), DeleteTopic(topic="T"))
+    await group.kill(0)
+    await group.start(1)
+    await group.promote(1)
+
+    await group.start(0)
+    await group.until_linked(master=1)
+    await group.send(b"6", broker_id=1)
+    await group.until_copied(0, master=1)
+    returned = group.brokers[0]
+    await until(lambda: returned.topics.get("T") is not None)
+
+    await until(lambda: bounds(group, 0) == bounds(group, 1) == [(0, 4), (0, 3)])
+    assert [bodies(group, 0, queue_id) for queue_id in (0, 1)] == [
+        [b"0", b"2", b"4", b"6"],
+        [b"1", b"3", b"5"],
+    ]
+    await group.stop(0)
+    await group.start(0)
+    assert bounds(group, 0) == [(0, 4), (0, 3)]
+
+
+def bounds(group: Group, broker_id: int) -> list[tuple[int, int]]:
+    store = group.brokers[broker_id].store
+    return [(store.start_of("T", number), store.end_of("T", number)) for number in (0, 1)]
+
+
+def bodies(group: Group, broker_id: int, queue_id: int) -> list[bytes]:
+    records = group.brokers[broker_id].store.read("T", queue_id, 0).records
+    return [decode_record(record).body for record in records]

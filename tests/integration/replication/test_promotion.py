@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from orbitmq.clock import SystemClock
 from orbitmq.errors import RemoteError
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.model.versions import DataVersion
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.registration import encode_register_body
 from orbitmq.protocol.requests.replication import ReadStanding, Standing
 from orbitmq.transport.config import ServerConfig
 from orbitmq.transport.connection import Connection
@@ -244,14 +249,14 @@ async def test_of_two_masters_of_one_epoch_one_stops_to_acknowledge_and_report(
     await asyncio.gather(*(group.ask_to_promote(number, epoch=1) for number in (1, 2)))
     for number in (1, 2):
         await group.until_role(number, "ASYNC_MASTER")
-        await group.brokers[number].registration.register_all()
+        await group.brokers[number].parts.registration.register_all()
 
     replies = {number: await group.send(broker_id=number) for number in (1, 2)}
     (serving,) = [number for number in (1, 2) if replies[number].code == ResponseCode.SUCCESS]
     stopped = 3 - serving
     assert "both have epoch 1" in (replies[stopped].remark or "")
     for number in (1, 2):
-        await group.brokers[number].registration.register_all()
+        await group.brokers[number].parts.registration.register_all()
     assert group.master_in_routes() == group.address(serving)
     # It is a master that operators have to deal with all the same.
     assert (await group.standing(stopped)).is_master
@@ -289,7 +294,7 @@ async def test_a_stranger_does_not_unseat_a_master(group: Group) -> None:
         broker_address=f"127.0.0.1:{stranger.port}",
     )
     await group.rpc.call(group.address(0), claim)
-    await group.brokers[0].registration.register_all()
+    await group.brokers[0].parts.registration.register_all()
     await stranger.stop()
 
     assert (await group.send()).code == ResponseCode.SUCCESS
@@ -351,3 +356,26 @@ async def test_a_promoted_sync_master_shows_what_readers_of_the_last_one_saw(
     await group.promote(1, role="SYNC_MASTER")
 
     assert group.brokers[1].store.visible == end
+
+
+async def test_a_promotion_waits_only_briefly_for_a_broker_that_hangs(group: Group) -> None:
+    await group.pair()
+    await group.send()
+    await group.until_copied()
+    # The kernel accepts connections, and nobody answers.
+    hanging = socket.create_server(("127.0.0.1", 0))
+    port = hanging.getsockname()[1]
+    identity = dataclasses.replace(
+        group.brokers[1].identity, broker_id=Long(2), broker_address=f"127.0.0.1:{port}"
+    )
+    await group.kill(0)
+    await group.rpc.call(group.namesrv, identity, encode_register_body({}, DataVersion()))
+    clock = SystemClock()
+    began_ms = clock.monotonic_ms()
+
+    with hanging:
+        await group.promote(1, force=True)
+        took_ms = clock.monotonic_ms() - began_ms
+
+    # It asks twice, where a broker that starts otherwise waits 3 s each time.
+    assert 1000 <= took_ms < 5000

@@ -125,7 +125,7 @@ async def test_a_delayed_message_is_delivered_once_and_at_its_time(
 
 async def until_progress(services: Services, waits: Waits) -> None:
     """Wait until the slave knows that the first delayed message was delivered."""
-    progress = services.group.brokers[1]._delay_progress  # nothing outside shows it
+    progress = services.group.brokers[1].tables.delays  # nothing outside shows it
     if waits is LEVELS:
         await until(lambda: progress.offset(int(SOON_LEVEL)) == 1)
 

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orbitmq.cli.main import command_for
-from orbitmq.errors import CopyError
+from orbitmq.errors import CopyError, SettingsError
 from tests.integration.replication.group import FILE_BYTES, Group
 
 BODY = bytes(range(256)) * 64
@@ -99,8 +99,24 @@ async def test_a_log_that_is_not_the_masters_is_refused(group: Group) -> None:
     # The store time of the first record, which no checksum covers.
     first.write_bytes(content[:60] + bytes([content[60] ^ 1]) + content[61:])
 
-    with pytest.raises(CopyError, match="differs from that of the master"):
+    with pytest.raises(CopyError, match="differs from that of the master") as refused:
         await seed(group, "--copy-from", str(other))
+
+    assert "check --master" in refused.value.hint
+
+
+async def test_copied_files_stay_if_the_master_has_nothing(group: Group) -> None:
+    await group.start(0)
+    file = group.folder / "1" / "commitlog" / f"{0:020}"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(BODY)
+
+    with pytest.raises(CopyError, match="master's visible log ends at 0") as refused:
+        await seed(group)
+
+    assert refused.value.hint == "check --master: these may be files of another group"
+    assert file.read_bytes() == BODY
+    assert [path.name for path in (group.folder / "1").iterdir()] == ["commitlog"]
 
 
 async def test_files_with_a_gap_and_stores_in_use_are_refused(group: Group) -> None:
@@ -116,3 +132,23 @@ async def test_files_with_a_gap_and_stores_in_use_are_refused(group: Group) -> N
     (group.folder / "1" / "checkpoint").touch()
     with pytest.raises(CopyError, match="is a store already: it has checkpoint"):
         await seed(group)
+
+
+async def test_an_id_that_another_slave_has_is_refused_with_a_free_one(group: Group) -> None:
+    await group.pair()
+    await group.create_topic()
+    await group.send()
+
+    with pytest.raises(
+        SettingsError, match=f"broker at {group.address(1)} has the id 1"
+    ) as refused:
+        await seed(group)
+
+    assert refused.value.hint == "choose another one: --id 2"
+
+
+async def test_a_folder_to_copy_from_that_is_not_there_is_named(group: Group) -> None:
+    await group.start(0)
+
+    with pytest.raises(CopyError, match="nowhere is no folder"):
+        await seed(group, "--copy-from", str(group.folder / "nowhere"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.clock import ManualClock
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.sending import SendReply
 from tests.integration.replication.group import Group
@@ -14,6 +15,34 @@ from tests.waiting import until
 
 SYNC = {"brokerRole": "SYNC_MASTER"}
 _MODES = ["SYNC_FLUSH", "ASYNC_FLUSH"]
+
+
+async def test_a_master_that_starts_gives_slaves_time_before_it_warns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    async with Group(tmp_path, clock=clock) as group:
+        master = await group.start(0, brokerRole="SYNC_MASTER", slaveTimeout="3000")
+        gate = master.replication.gate
+        assert gate is not None
+
+        await clock.advance(2_800)
+        assert gate.is_short
+        assert "sends do not wait for slaves" not in caplog.text
+        await clock.advance(10_000)
+
+    assert caplog.text.count("sends do not wait for slaves") == 1
+
+
+async def test_a_master_that_stops_warns_of_no_slave(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Group(tmp_path) as group:
+        await group.pair(options={**SYNC, "slaveTimeout": "60000"})
+
+        await group.stop(0)
+
+    assert "sends do not wait for slaves" not in caplog.text
 
 
 @pytest.mark.parametrize("mode", _MODES)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
@@ -14,6 +15,7 @@ from orbitmq.broker.groups.group_table import GroupTable
 from orbitmq.broker.groups.members import Members
 from orbitmq.broker.statistics.counters import Counters
 from orbitmq.broker.statistics.group_progress import ProgressMeter
+from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
 from orbitmq.broker.statistics.runtime import Runtime
 from orbitmq.broker.statistics.samples import Samples
 from orbitmq.broker.topics.topic_table import TopicTable
@@ -27,6 +29,22 @@ from orbitmq.store.message_store import MessageStore
 from orbitmq.transport.connection import Connection
 from tests.unit.broker.groups.clients import new_connection
 from tests.unit.store.stores import config_at, message
+
+
+def figures_of_master(**fields: Any) -> ReplicationFigures:
+    """The replication of a sync master at epoch 2, or as the fields say."""
+    usual: dict[str, Any] = {
+        "role": "SYNC_MASTER",
+        "broker_id": 0,
+        "address": "10.0.0.9:10911",
+        "is_slave": False,
+        "is_master": True,
+        "epoch": 2,
+        "log_start": 100,
+        "log_end": 1000,
+        "visible": 900,
+    }
+    return ReplicationFigures(**usual | fields)
 
 
 @dataclass
@@ -78,6 +96,7 @@ class BrokerParts:
                 clock=self.clock,
             ),
             reads=OwnedTasks(),
+            replication=lambda: figures_of_master(epoch=3),
             clock=self.clock,
         )
 

@@ -18,6 +18,7 @@ from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.delivery.pulls import Pulls
 from orbitmq.broker.delivery.rounds import Rounds
 from orbitmq.broker.groups.queue_locks import QueueLocks
+from orbitmq.broker.groups.stale_positions import StalePositions
 from orbitmq.broker.handlers.sending import SendRequests
 from orbitmq.broker.hot_path import HotPath
 from orbitmq.broker.plain_topics import PlainTopics
@@ -124,6 +125,7 @@ class Side:
             config=BrokerConfig, store=parts.store, topics=parts.topics, groups=parts.groups,
             members=parts.members, offsets=parts.offsets, counters=parts.counters,
             tasks=OwnedTasks(), rounds=Rounds(parts.clock), clock=parts.clock,
+            positions=StalePositions(parts.clock),
         )  # fmt: skip
         self._processor: Processor = HotPath(
             self._requests,

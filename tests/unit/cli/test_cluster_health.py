@@ -60,7 +60,7 @@ def test_a_master_that_has_fewer_slaves_than_say_so_is_a_problem() -> None:
     group = judged(master(awaited=1), slave(1000))
 
     assert texts(group) == [
-        "0 are connected to the master, of 1 slave",
+        "of 1 slave, 0 are connected to the master",
         "sends wait for 1 slave, and 0 are in sync",
     ]
 
@@ -74,7 +74,8 @@ def test_brokers_of_rocketmq_4_say_nothing_and_are_not_judged() -> None:
 
 def test_a_group_without_a_master_is_down() -> None:
     advice = (
-        "slaves serve its readers: start it, or make a slave the master with orbitmq broker promote"
+        "slaves serve its readers: start it, or make a slave the master: orbitmq broker promote "
+        "broker-a"
     )
     for found, text in (
         (None, f"there is no master; {advice}"),

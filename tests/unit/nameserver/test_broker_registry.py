@@ -227,7 +227,8 @@ def test_of_two_masters_with_the_same_epoch_the_last_one_counts_and_the_log_says
         register(registry, given)
         assert registry.groups["a"].addresses == {0: given.key.address}
 
-    assert caplog.text.count("broker replaces another one that is alive") == 2
+    # Once, though they go on.
+    assert caplog.text.count("broker replaces another one that is alive") == 1
     assert registry.version_of(second.key) is not None
 
 

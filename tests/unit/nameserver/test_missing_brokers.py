@@ -134,6 +134,22 @@ def test_queues_that_a_slave_serves_are_not_missing_but_their_master_is(
     assert missing(routes, "T") == (["a"], [("a", 4)])
 
 
+def test_each_broker_of_a_group_is_missing_since_it_left(
+    registry: BrokerRegistry, clock: ManualClock
+) -> None:
+    begun_ms = clock.now_ms()
+    master = joined(registry, "broker-a", A, "orders", "bills")
+    slave = joined(registry, "broker-a", B, broker_id=1)
+    lose(registry, slave)
+    clock.adjust(HOUR_MS)
+    lose(registry, master)
+
+    (missing,) = registry.missing.all()
+
+    assert missing.since_ms == missing.missing_since_ms(1) == begun_ms
+    assert missing.missing_since_ms(0) == begun_ms + HOUR_MS
+
+
 def test_queues_stay_missing_while_only_the_slave_is_back(
     registry: BrokerRegistry, routes: RouteView
 ) -> None:

@@ -49,6 +49,7 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "PROMOTE_BROKER",
         "LIST_QUEUE_ENDS",
         "LIST_QUEUE_LOCKS",
+        "LIST_STORE_TABLES",
         "LIST_PENDING",
         "COUNT_PENDING",
         "DELIVER_PENDING",

@@ -17,7 +17,7 @@ from orbitmq.store.retention import RetentionConfig
 
 LOG_FILE_BYTES = 64 * 1024
 SELDOM = RetentionConfig(interval_ms=86_400_000)
-_ARGUMENTS = ("clock", "store_host", "retention", "measure", "held")
+_ARGUMENTS = ("clock", "store_host", "retention", "measure", "held", "is_copy", "copied_until")
 
 
 def config_at(root: Path, **options: Any) -> StoreConfig:

@@ -12,6 +12,7 @@ import pytest
 
 from orbitmq.clock import ManualClock
 from orbitmq.errors import MessageError, StateError, StoreDamagedError
+from orbitmq.model.queues import QueueOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.record.layout import SystemFlag
 from orbitmq.store.config import FlushMode
@@ -20,7 +21,7 @@ from orbitmq.store.message_store import MessageStore
 from orbitmq.store.reading.memory_log import FIRST_OFFSET
 from orbitmq.store.reading.queue_reader import ReadStatus
 from orbitmq.store.reading.queue_times import Boundary
-from orbitmq.store.reading.reserved_offsets import STEP
+from orbitmq.store.reading.reserved_offsets import EPOCH_STEP, STEP, first_number
 from orbitmq.store.readonly.readonly_store import ReadOnlyStore
 from orbitmq.store.tools.rebuilding import RebuildOptions, rebuild
 from orbitmq.store.tools.verification import verify
@@ -39,6 +40,10 @@ def open_with_prices(root: Path, **options: Any) -> MessageStore:
     store = open_store(root, **options)
     store.keep_in_memory(TOPIC)
     return store
+
+
+def open_copy(root: Path) -> MessageStore:
+    return open_store(root, is_copy=True)
 
 
 def bodies(store: MessageStore, topic: str = TOPIC, offset: int = 0) -> list[bytes]:
@@ -320,6 +325,126 @@ def test_a_store_without_such_topics_has_no_file_for_them(tmp_path: Path) -> Non
         store.put(message())
 
     assert not (tmp_path / "orbitmq" / "reserved_offsets").exists()
+
+
+# --- copies and promotions -------------------------------------------------------------------
+
+
+def test_a_promoted_copy_numbers_above_everything_that_its_master_gave(tmp_path: Path) -> None:
+    with open_with_prices(tmp_path / "master") as master, open_copy(tmp_path / "slave") as slave:
+        master.put(price())
+        slave.follow_reserved_offsets(master.reserved_offsets())
+        # The slave does not hear of this reservation any more.
+        given = max(numbers(master, [price(), price(queue_id=1)]))
+
+    with open_store(tmp_path / "slave") as promoted:
+        promoted.begin_reign(1, {TOPIC})
+        after = numbers(promoted, [price(b"new"), price(queue_id=1), price(queue_id=2)])
+
+        assert min(after) > given
+        assert after == [EPOCH_STEP, EPOCH_STEP, EPOCH_STEP]
+        assert bodies(promoted, offset=EPOCH_STEP) == [b"new"]
+
+
+def test_a_promoted_copy_numbers_above_a_reservation_that_its_epoch_does_not_cover(
+    tmp_path: Path,
+) -> None:
+    reserved = QueueOffset(EPOCH_STEP * 7)
+    with open_copy(tmp_path) as slave:
+        slave.follow_reserved_offsets({(TOPIC, 0): reserved})
+
+    with open_store(tmp_path) as promoted:
+        promoted.begin_reign(1, {TOPIC})
+
+        assert numbers(promoted, [price(), price(queue_id=1)]) == [reserved, EPOCH_STEP]
+
+
+def test_a_promoted_copy_leads_readers_to_its_first_number_before_it_has_a_message(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path) as promoted:
+        promoted.begin_reign(3, {TOPIC})
+        promoted.keep_in_memory(TOPIC)
+
+        first = first_number(3)
+        assert (promoted.start_of(TOPIC, 0), promoted.end_of(TOPIC, 0)) == (first, first)
+        found = promoted.read(TOPIC, 0, 500)
+        assert (found.status, found.next_offset) == (ReadStatus.OFFSET_TOO_SMALL, first)
+        assert promoted.read(TOPIC, 0, first).status is ReadStatus.OFFSET_OVERFLOW_ONE
+        assert promoted.put(price()).queue_offset == first
+
+
+def test_numbers_go_on_after_a_restart_of_a_promoted_copy(tmp_path: Path) -> None:
+    for expected in (EPOCH_STEP, EPOCH_STEP + 1):
+        with open_store(tmp_path) as promoted:
+            promoted.begin_reign(1, {TOPIC})
+            promoted.keep_in_memory(TOPIC)
+
+            assert promoted.put(price()).queue_offset == expected
+
+
+def test_numbers_rise_when_a_master_becomes_a_copy_and_the_master_again(tmp_path: Path) -> None:
+    with open_with_prices(tmp_path) as store:
+        first = store.put(price()).queue_offset
+    with open_copy(tmp_path) as slave:
+        # The master in between gave no number in the second queue.
+        slave.follow_reserved_offsets({(TOPIC, 1): QueueOffset(EPOCH_STEP + 5)})
+    with open_store(tmp_path) as store:
+        store.begin_reign(2, {TOPIC})
+        store.keep_in_memory(TOPIC)
+
+        again = numbers(store, [price(), price(queue_id=1)])
+    assert first == 0
+    assert again == [2 * EPOCH_STEP, 2 * EPOCH_STEP]
+
+
+def test_a_copy_shows_readers_no_queue_in_memory(tmp_path: Path) -> None:
+    with open_copy(tmp_path) as slave:
+        slave.follow_reserved_offsets({(TOPIC, 0): QueueOffset(STEP)})
+
+        assert slave.queues() == []
+        assert (slave.start_of(TOPIC, 0), slave.end_of(TOPIC, 0)) == (0, 0)
+        assert slave.read(TOPIC, 0, 5).status is ReadStatus.NO_MESSAGE_IN_QUEUE
+        assert slave.memory_topics == {TOPIC}
+
+
+def test_a_copy_keeps_numbers_across_restarts_and_forgets_deleted_topics(tmp_path: Path) -> None:
+    with open_copy(tmp_path) as slave:
+        slave.follow_reserved_offsets({(TOPIC, 0): QueueOffset(9), ("gone", 0): QueueOffset(5)})
+        # A number never falls, even if the master says so.
+        slave.follow_reserved_offsets({(TOPIC, 0): QueueOffset(7), ("gone", 0): QueueOffset(5)})
+        slave.delete_topic("gone")
+    with open_copy(tmp_path) as slave:
+        assert slave.reserved_offsets() == {(TOPIC, 0): 9}
+        slave.follow_reserved_offsets({})
+        assert slave.reserved_offsets() == {}
+
+
+def test_a_promoted_copy_keeps_messages_on_disk_of_a_topic_that_was_in_memory(
+    tmp_path: Path,
+) -> None:
+    # The topic was deleted and created again on disk, just before the master died.
+    with open_copy(tmp_path) as slave:
+        slave.follow_reserved_offsets({(DISK, 0): QueueOffset(STEP)})
+        with open_store(tmp_path.with_name("master")) as master:
+            master.put(message(b"on disk"))
+            content = master.parts.log.pread(0, master.log_end) or b""
+        slave.copy.begin(0)
+        slave.copy.room()[: len(content)] = content
+        slave.copy.take(len(content))
+
+    with open_store(tmp_path) as promoted:
+        promoted.begin_reign(1, set())
+        promoted.keep_on_disk(DISK)
+
+        assert bodies(promoted, topic=DISK) == [b"on disk"]
+        assert promoted.put(message()).queue_offset == 1
+
+
+def test_numbers_stay_within_63_bits_whatever_the_epoch() -> None:
+    assert first_number(0) == 0
+    assert first_number(8191) < 2**53
+    assert first_number(2**63 - 1) == 2**62
 
 
 # --- moving and deleting ----------------------------------------------------------------------

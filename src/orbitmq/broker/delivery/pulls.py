@@ -20,6 +20,7 @@ from orbitmq.broker.delivery.filters import Filter, is_cached, make_filter
 from orbitmq.broker.delivery.pull import Pull
 from orbitmq.broker.delivery.pull_replies import encode_pull_reply
 from orbitmq.broker.delivery.rounds import SLICE_MS
+from orbitmq.broker.groups.stale_positions import GroupQueue
 from orbitmq.disk import off_loop
 from orbitmq.errors import FilterSyntaxError, OrbitError, RequestRefusedError
 from orbitmq.model.names import is_broker_only_group
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.groups.committed_offsets import CommittedOffsets
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Members
+    from orbitmq.broker.groups.stale_positions import StalePositions
     from orbitmq.broker.statistics.counters import Counters
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
@@ -92,6 +94,7 @@ class Pulls:
     # Pulls with filters on records take turns, if the loop has no time for them at once.
     rounds: Rounds
     clock: Clock
+    positions: StalePositions
     # Whether this broker is a slave now, and whether the master of its group can be reached.
     is_slave: Callable[[], bool] = lambda: False
     master_is_alive: Callable[[], bool] = lambda: True
@@ -112,6 +115,10 @@ class Pulls:
         """Answer a pull; empty if the reply comes later. Raises if it is refused."""
         pull = self._admit(connection, asked, opaque, encoding, is_oneway=is_oneway)
         member = self.members.client_id(connection, asked.consumer_group)
+        if self.positions.are_checked:
+            start = self._sent_back(asked, member, connection.address)
+            if start is not None:
+                return self._reset_reply(pull, start)
         # Compat: a negative offset means that nothing was consumed yet.
         if asked.system_flag & _COMMIT and asked.commit_offset >= 0:
             if is_broker_only_group(asked.consumer_group):
@@ -149,6 +156,19 @@ class Pulls:
             return _busy(pull)
         self.rounds.add(connection, partial(self._answer_in_turn, pull))
         return b""
+
+    def _sent_back(self, asked: PullMessages, member: str | None, address: str) -> int | None:
+        """Where a consumer has to start that may have read what a promotion lost."""
+        queue = GroupQueue(asked.consumer_group, asked.topic, asked.queue_id)
+        start = self.positions.sent_back(
+            queue, member, address, asked.queue_offset, asked.system_flag
+        )
+        if start is not None:
+            start = min(start, self.store.end_of(asked.topic, asked.queue_id))
+            return max(start, self.store.start_of(asked.topic, asked.queue_id))
+        if asked.system_flag & _COMMIT:
+            self.positions.allow(queue, asked.commit_offset)
+        return None
 
     def _answer_now(self, pull: Pull) -> bytes:
         try:

@@ -221,6 +221,12 @@ class CommittedOffsets:
         """The groups that committed offsets in a topic."""
         return [group for group, topics in self._offsets.items() if topic in topics]
 
+    def groups_and_topics(self) -> frozenset[tuple[str, str]]:
+        """Each group and a topic in which it committed offsets."""
+        return frozenset(
+            (group, topic) for group, topics in self._offsets.items() for topic in topics
+        )
+
     # --- consuming ----------------------------------------------------------------------------
 
     def note_pull(

@@ -68,6 +68,8 @@ class GroupTable:
         self._clock = clock
         self._auto_create = auto_create
         self._bounds = TableBounds("groups", groups_max, GroupRefusedError)
+        self._listeners: list[Callable[[], None]] = []
+        self._file.on_change = self._changed
 
     @property
     def is_found(self) -> bool:
@@ -89,6 +91,14 @@ class GroupTable:
     async def save(self) -> None:
         """Write what a full disk did not allow before."""
         await self._file.save()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call a listener after each change, once it is on disk."""
+        self._listeners.append(listener)
+
+    def _changed(self, _old: GroupsDocument, _new: GroupsDocument) -> None:
+        for listener in self._listeners:
+            listener()
 
     @property
     def data_version(self) -> DataVersion:

@@ -157,6 +157,11 @@ class Members:
         """The groups whose members subscribe to a topic."""
         return [name for name, group in self._groups.items() if topic in group.subscriptions]
 
+    def subscribes(self, group: str, topic: str) -> bool:
+        """Whether members of a group subscribe to a topic."""
+        found = self._groups.get(group)
+        return found is not None and topic in found.subscriptions
+
     def check_pull(self, connection: Connection, group: str) -> None:
         """Raise SubscriptionConflictError for a member that is excluded from its group."""
         found = self._groups.get(group)

@@ -12,7 +12,7 @@ Crash: `lock_file` keeps the owners; after a start their connections count as lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +58,7 @@ class QueueLocks:
         # How often a queue was given to another owner, or released.
         self.changes = 0
         self._changed: dict[tuple[str, MessageQueue], str | None] = {}
+        self.on_change: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         """How many queues are locked."""
@@ -169,6 +170,7 @@ class QueueLocks:
     def _note_change(self, group: str, queue: MessageQueue, owner: str | None) -> None:
         self.changes += 1
         self._changed[group, queue] = owner
+        self.on_change()
 
     def _check_room(self, group: str) -> None:
         if self._count >= self._locks_max:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
 from orbitmq.broker.groups.committed_offsets import Commit
+from orbitmq.broker.groups.stale_positions import GroupQueue
 from orbitmq.disk import off_loop
 from orbitmq.errors import RequestRefusedError
 from orbitmq.java_json import ObjectKeyed
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.groups.committed_offsets import CommittedOffsets
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.members import Members
+    from orbitmq.broker.groups.stale_positions import StalePositions
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.protocol.command import Command
     from orbitmq.store.message_store import MessageStore
@@ -59,6 +61,7 @@ class CommittedOffsetRequests:
     groups: GroupTable
     members: Members
     offsets: CommittedOffsets
+    positions: StalePositions
     on_reset: Callable[[Iterable[MessageQueue]], None]
     is_slave: Callable[[], bool] = lambda: False
 
@@ -118,6 +121,13 @@ class CommittedOffsetRequests:
             )
         if asked.commit_offset == _NOTHING_CONSUMED:
             return request.reply()
+        if asked.only_forward:
+            committed = self.offsets.get(asked.consumer_group, asked.topic, asked.queue_id)
+            if committed is not None and asked.commit_offset <= committed:
+                return request.reply()
+        sender = self.members.client_id(connection, asked.consumer_group)
+        if sender is not None and self.positions.are_checked:
+            self._check_position(asked, sender)
         outcome = self.offsets.commit(
             asked.consumer_group,
             asked.topic,
@@ -125,11 +135,25 @@ class CommittedOffsetRequests:
             asked.commit_offset,
             # A slave may not have yet what was consumed at its master.
             end=_ANY if self.is_slave() else end,
-            sender=self.members.client_id(connection, asked.consumer_group),
+            sender=sender,
         )
         if outcome is Commit.ABOVE_END:
             raise self._out_of_range(asked.topic, asked.queue_id, asked.commit_offset)
         return request.reply()
+
+    def _check_position(self, asked: CommitOffset, sender: str) -> None:
+        queue = GroupQueue(asked.consumer_group, asked.topic, asked.queue_id)
+        if not self.members.subscribes(queue.group, queue.topic):
+            # It reads nothing: it copies the progress of another reader.
+            return
+        if self.positions.refuses(queue, sender, asked.commit_offset):
+            raise RequestRefusedError(
+                ResponseCode.INVALID_PARAMETER,
+                f"{asked.commit_offset} of queue {asked.queue_id} of the topic {asked.topic!r} is "
+                "above what this broker had when it was promoted, and the member has not read on "
+                "here yet",
+                hint="pull from the queue first, and commit what that returns",
+            )
 
     def _out_of_range(self, topic: str, queue_id: int, offset: int) -> RequestRefusedError:
         start, end = self.store.start_of(topic, queue_id), self.store.end_of(topic, queue_id)
@@ -160,6 +184,7 @@ class CommittedOffsetRequests:
         targets = await off_loop(self._targets, asked, queue_ids)
         for queue_id, offset in targets.items():
             self.offsets.reset(asked.group, asked.topic, queue_id, offset)
+            self._allow(asked.group, asked.topic, queue_id, offset)
         log.info(
             "offsets reset group=%s topic=%s queues=%d to=%s peer=%s",
             asked.group,
@@ -208,7 +233,14 @@ class CommittedOffsetRequests:
         for topic in topics:
             self.topics.require(topic)
             self.offsets.clone(asked.source_group, asked.target_group, topic)
+            for queue_id, offset in self.offsets.queues(asked.target_group, topic).items():
+                self._allow(asked.target_group, topic, queue_id, offset)
         return request.reply()
+
+    def _allow(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Let consumers start at an offset that an operator has set."""
+        if self.positions.are_checked:
+            self.positions.allow(GroupQueue(group, topic, queue_id), offset)
 
 
 def _check_may_set(group: str) -> None:

@@ -114,9 +114,10 @@ class PromotionRequests:
 
     def _queue_ends(self, after: str, limit: int) -> bytes:
         log_end = self.store.log_end
+        in_memory = self.store.memory_topics
         by_topic: dict[str, dict[int, int]] = {}
         for queue in self.store.appended_queues():
-            if queue.topic > after and queue.end:
+            if queue.topic > after and queue.end and queue.topic not in in_memory:
                 by_topic.setdefault(queue.topic, {})[queue.queue_id] = queue.end
         page: dict[str, dict[int, int]] = {}
         count = 0

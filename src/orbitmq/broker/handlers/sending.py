@@ -155,12 +155,11 @@ class SendRequests:
             await self.changes_reported()
             log.info(
                 "topic created by a send topic=%s queues=%d broker=%s peer=%s hint=it is on this "
-                "broker only; create it on all with: mqadmin updateTopic -c %s -t %s",
+                "broker only; create it on all with: orbitmq topic create %s",
                 topic.name,
                 topic.write_queues,
                 config.broker_name,
                 connection.address,
-                config.cluster_name,
                 topic.name,
             )
         if not topic.permission & Permission.WRITE:

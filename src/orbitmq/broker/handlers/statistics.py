@@ -91,6 +91,7 @@ class StatisticsRequests:
     members: Members
     progress: ProgressMeter
     samples: Samples
+    # Reads the log.
     replication: Callable[[], Replication]
     runtime: Runtime
 
@@ -220,6 +221,6 @@ class StatisticsRequests:
         table = self.runtime.from_memory() | await off_loop(self.runtime.from_disk)
         return request.reply(body=java_json.encode(KeyValueTable(table=table)))
 
-    def show_replication(self, _: Connection, request: Command) -> Command:
+    async def show_replication(self, _: Connection, request: Command) -> Command:
         """Return the slaves of this master, or the master of this slave."""
-        return request.reply(body=java_json.encode(self.replication()))
+        return request.reply(body=java_json.encode(await off_loop(self.replication)))

@@ -9,17 +9,21 @@ from orbitmq.broker.replication.config import BrokerRole, ReplicationConfig
 from orbitmq.broker.replication.copies import Copies
 from orbitmq.broker.replication.log_sender import LogSender
 from orbitmq.broker.replication.sync_gate import SyncGate
-from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
+from orbitmq.broker.statistics.replication_metrics import ReplicationFigures, SlaveFigures
 from orbitmq.disk import off_loop
 from orbitmq.errors import SettingsError
 from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.requests.statistics import Replication as ReplicationState
 from orbitmq.protocol.requests.statistics import SlaveLink
+from orbitmq.store.files.record_checks import store_ms_of
 
 if TYPE_CHECKING:
     from orbitmq.broker.replication.copies import SlaveCopy
+    from orbitmq.broker.replication.epoch import EpochFile
     from orbitmq.broker.replication.following import Following
     from orbitmq.clock import Clock
+    from orbitmq.model.queues import PhysicalOffset
+    from orbitmq.protocol.requests.registration import RegisterBroker
     from orbitmq.store.message_store import MessageStore
 
 _LOOK_MS: Final = 10
@@ -32,12 +36,16 @@ class Replication:
         self,
         *,
         config: Callable[[], ReplicationConfig],
+        identity: Callable[[], RegisterBroker],
+        epochs: EpochFile,
         store: MessageStore,
         bind_address: str,
         port: int,
         clock: Clock,
     ) -> None:
         self._config = config
+        self._identity = identity
+        self._epochs = epochs
         self._store = store
         self._clock = clock
         self.copies = Copies(
@@ -106,6 +114,8 @@ class Replication:
 
     async def stop(self) -> None:
         """Disconnect master and slaves."""
+        if self.gate is not None:
+            self.gate.stop_warning()
         if not self.is_slave:
             await off_loop(self._sender.stop)
 
@@ -147,9 +157,11 @@ class Replication:
         )
 
     def state(self) -> ReplicationState:
-        """The state that tools show."""
+        """The state that tools show; reads the log, in any thread."""
         following = self.following
-        state = ReplicationState(is_master=not self.is_slave, log_end=self._store.log_end)
+        state = ReplicationState(
+            is_master=not self.is_slave, log_end=self._store.log_end, epoch=self._epochs.epoch
+        )
         if following is not None:
             state.master_link = following.status
         state.slaves = [self._link(slave) for slave in self.copies.slaves]
@@ -158,17 +170,51 @@ class Replication:
 
     def figures(self) -> ReplicationFigures:
         """The figures that metrics show."""
+        identity = self._identity()
+        following = self.following
+        seen = following.seen if following is not None else None
         return ReplicationFigures(
+            role=self.role,
+            broker_id=identity.broker_id,
+            address=identity.broker_address,
             is_slave=self.is_slave,
-            lags={slave.peer: self._lag(slave) for slave in self.copies.slaves},
+            is_master=self.is_master,
+            epoch=self._epochs.epoch,
+            log_start=self._store.log_start,
+            log_end=self._store.log_end,
+            visible=self._store.visible,
+            slaves=tuple(
+                SlaveFigures(
+                    broker_id=slave.broker_id,
+                    address=slave.broker_address or slave.peer,
+                    copied=slave.acked,
+                    lag_bytes=self._lag(slave),
+                    is_near=slave.is_near,
+                )
+                for slave in self.copies.slaves
+            ),
+            lag_ms=self._lag_ms,
             awaited=self._config().slaves_awaited,
             near=len(self.copies.near()),
             given_up=self.gate.given_up if self.gate is not None else 0,
-            is_linked=self.following is not None and self.following.is_linked,
+            master=self.master,
+            is_linked=following is not None and following.is_linked,
+            master_end=seen.log_end if seen is not None else None,
+            master_heard_ms=seen.heard_ms if seen is not None else None,
         )
 
     def _lag(self, slave: SlaveCopy) -> int:
         return max(self._store.settled - slave.acked, 0)
+
+    def _lag_ms(self, copied: PhysicalOffset) -> int | None:
+        """How long ago the first message was stored that a slave lacks; reads the log.
+
+        None if a message does not begin there, as may be with slaves of RocketMQ.
+        """
+        if copied >= self._store.settled:
+            return 0
+        record = self._store.record_at(copied, hidden=True)
+        return max(self._clock.now_ms() - store_ms_of(record), 0) if record is not None else None
 
     def _link(self, slave: SlaveCopy) -> SlaveLink:
         return SlaveLink(
@@ -178,6 +224,9 @@ class Replication:
             confirmed_offset=slave.acked,
             sent_from_offset=slave.position or 0,
             bytes_per_second=slave.rate(self._clock.monotonic_ms()),
+            broker_id=slave.broker_id,
+            broker_address=slave.broker_address or None,
+            lag_ms=self._lag_ms(slave.acked),
         )
 
 

@@ -34,11 +34,10 @@ class SlaveCopy:
     sent_bytes: int = 0
     # Whether it reports what is on its disk; known of OrbitMQ's slaves only.
     is_flushed: bool = False
-    # What it calls itself; empty if it did not say.
-    name: str = ""
+    # Its id and where it takes requests; slaves of RocketMQ do not say it.
+    broker_id: int | None = None
+    broker_address: str = ""
     is_near: bool = False
-    # When the copy last had everything.
-    level_ms: float = 0
     _rated: tuple[float, int, int] = (0, 0, 0)
 
     def rate(self, now_ms: float) -> int:
@@ -104,11 +103,14 @@ class Copies:
         having = [slave for slave in self._slaves if slave.acked >= end]
         return len(having), sum(slave.is_flushed for slave in having)
 
-    def introduce(self, peer: str, name: str, *, is_flushed: bool) -> SlaveCopy | None:
+    def introduce(
+        self, peer: str, broker_id: int, broker_address: str, *, is_flushed: bool
+    ) -> SlaveCopy | None:
         """Note what a slave says of itself; None if no connection has its address."""
         for slave in self._slaves:
             if slave.peer == peer:
-                slave.name, slave.is_flushed = name, is_flushed
+                slave.broker_id, slave.broker_address = broker_id, broker_address
+                slave.is_flushed = is_flushed
                 return slave
         return None
 
@@ -116,5 +118,3 @@ class Copies:
         gap = self.settled() - slave.acked
         limit = self.gap_bytes_max()
         slave.is_near = gap <= (limit if slave.is_near else min(limit, _NEAR_BYTES))
-        if gap <= 0:
-            slave.level_ms = self.clock.monotonic_ms()

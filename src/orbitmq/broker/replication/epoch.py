@@ -86,6 +86,8 @@ class EpochFile:
         self._epochs_max = epochs_max
         self._document = _Document(0, [])
         self._writing = asyncio.Lock()
+        # Of a promotion to the configured role, which is not kept in the file.
+        self._promoted_ms: int | None = None
 
     @property
     def epoch(self) -> int:
@@ -111,6 +113,14 @@ class EpochFile:
     def history(self) -> list[EpochStart]:
         """All epochs above 0, the oldest first."""
         return list(self._document.began)
+
+    @property
+    def promoted_ms(self) -> int | None:
+        """When a promotion made this broker the master; None if it is no promoted master."""
+        changed = self._document.role
+        if changed is None:
+            return self._promoted_ms
+        return None if changed.role.is_slave else changed.since_ms
 
     def role(self, configured: Role) -> Role:
         """The role that this store has, given the configured one."""
@@ -170,6 +180,7 @@ class EpochFile:
         """Have a role other than the configured one from now on, or with None that one."""
         async with self._writing:
             old = self._document
+            self._promoted_ms = self.promoted_ms
             if role != old.role:
                 await self._replace(_Document(old.epoch, old.began, role))
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.replication.group_view import read_standing
 from orbitmq.broker.replication.log_comparison import Difference, LogComparison
 from orbitmq.broker.replication.log_receiver import LogReceiver
+from orbitmq.broker.replication.table_changes import changed_tables
 from orbitmq.disk import off_loop
 from orbitmq.errors import CopyError, NeedsOrbitError, OrbitError, StateError
 from orbitmq.lifecycle import OwnedTasks, Periodic
@@ -43,6 +44,9 @@ _FOLLOW_WAIT_MS: Final = 1000
 _RETRY_MS: Final = 500
 _LOOK_MS: Final = 100
 _CHECK_TIMEOUT_S: Final = 60
+# Tables that change again and again are copied this much later, and in a fifth of the time at most.
+_TABLES_PAUSE_MS: Final = 20
+_TABLES_PAUSE_FACTOR: Final = 4
 _NEEDED_BY: Final = "a slave, which keeps what its master keeps"
 
 
@@ -58,7 +62,7 @@ class Following:
         is_flushed: bool,
         log_file_bytes: int,
         register: Callable[[], Awaitable[None]],
-        copy_tables: Callable[[str], Awaitable[None]],
+        copy_tables: Callable[[str, Set[str] | None], Awaitable[None]],
         forget_commits: Callable[[], None],
         epochs: EpochFile,
         cut: Callable[[PhysicalOffset, int], Awaitable[None]],
@@ -68,7 +72,7 @@ class Following:
         """Prepare to follow.
 
         `register` asks the name servers who the master is, which arrives at `found`. `copy_tables`
-        copies the master's topics, groups and progress. `forget_commits` drops what clients committed
+        copies the master's topics, groups and progress, or some tables only. `forget_commits` drops what clients committed
         here under an older master: other messages may be at these offsets. `cut` cuts the log from
         an offset on, under the epoch of the master, and starts the broker again.
         """
@@ -105,6 +109,9 @@ class Following:
             clock=clock,
         )
         self._copying = asyncio.Lock()
+        # The state of the master's tables as it was last heard of.
+        self._tables = ""
+        self._tables_changed = asyncio.Event()
         self._tasks = OwnedTasks()
         self._periodics = [
             Periodic("tables of the master", _TABLES_INTERVAL_MS, self._copy_all, clock),
@@ -162,6 +169,7 @@ class Following:
         """Begin to follow."""
         self._receiver.start()
         self._tasks.start(self._follow(), name="what the master shows")
+        self._tasks.start(self._copy_changes(), name="changed tables")
         for periodic in self._periodics:
             periodic.start()
 
@@ -186,15 +194,37 @@ class Following:
     # --- tables ---------------------------------------------------------------------------------
 
     async def _copy_all(self) -> None:
+        await self._copy(None)
+
+    async def _copy(self, tables: Set[str] | None) -> None:
         # A link says that the logs are the same: another broker's tables could delete topics here.
         async with self._copying:
             if self.is_linked:
-                await self._copy_tables(self.master)
+                await self._copy_tables(self.master, tables)
 
-    async def _copy_now(self) -> None:
+    async def copy_tables(self, tables: Set[str] | None = None) -> None:
+        """Copy the tables now, or some of them; the next round reports what is wrong."""
         with suppress(OrbitError):
-            # The next round reports what is wrong.
-            await self._copy_all()
+            await self._copy(tables)
+
+    async def _copy_changes(self) -> None:
+        """Copy tables as soon as the master says that they changed."""
+        copied = ""
+        while True:
+            await self._tables_changed.wait()
+            self._tables_changed.clear()
+            began_ms = self._clock.monotonic_ms()
+            copied, known = self._tables, copied
+            await self.copy_tables(changed_tables(known, copied))
+            took_ms = self._clock.monotonic_ms() - began_ms
+            await self._clock.sleep_ms(max(_TABLES_PAUSE_MS, _TABLES_PAUSE_FACTOR * took_ms))
+
+    def _note_tables(self, state: str) -> None:
+        if state != self._tables:
+            self._tables = state
+            # Older masters do not tell.
+            if state:
+                self._tables_changed.set()
 
     async def _search(self) -> None:
         if not self.is_linked:
@@ -276,12 +306,14 @@ class Following:
                 continue
             if link is not last_link:
                 last_link = link
-                self._tasks.start(self._copy_now(), name="tables of a new link")
+                self._tables = ""
+                self._tasks.start(self.copy_tables(), name="tables of a new link")
             try:
                 reply = await self._ask(self.master, wait_ms=_FOLLOW_WAIT_MS)
                 limit: PhysicalOffset | None = PhysicalOffset(reply.visible)
                 epoch: int = reply.epoch
                 self._kept_from = PhysicalOffset(reply.log_start)
+                self._note_tables(reply.tables)
             except NeedsOrbitError:
                 # Java's master shows what it has stored, and a slave what it has copied.
                 limit, epoch = None, self._epochs.epoch
@@ -314,6 +346,7 @@ class Following:
             visible=Long(self._store.visible),
             wait_ms=wait_ms,
             epoch=Long(self._epochs.epoch),
+            tables=self._tables,
         )
         try:
             reply = await self._rpc.call(master, asked)
@@ -333,5 +366,6 @@ class Following:
                 heard_ms=self._clock.now_ms(),
                 slaves_awaited=answer.slaves_awaited,
                 slaves=max(answer.slaves, most),
+                permission=answer.permission,
             )
         return answer

@@ -18,10 +18,16 @@ from orbitmq.protocol.requests.routing import GetClusterView
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orbitmq.broker.replication.epoch import EpochFile
+    from orbitmq.clock import Clock
     from orbitmq.protocol.requests.registration import RegisterBroker
     from orbitmq.transport.rpc_client import RpcClient
 
 _TIMEOUT_MS: Final = 3000
+# For the others of a group whose master was promoted just now: they were asked right before, and
+# whoever hangs, as the old master may, would only keep producers waiting.
+_TIMEOUT_AFTER_PROMOTION_MS: Final = 500
+_JUST_PROMOTED_MS: Final = 60_000
 # A group has a handful of brokers; a name server that names more is not believed.
 _BROKERS_MAX: Final = 64
 
@@ -85,12 +91,20 @@ def _id_after(history: Iterable[EpochStart], epoch: int) -> int:
 
 
 async def look_around(
-    rpc: RpcClient, name_servers: Iterable[str], identity: RegisterBroker, epoch: int
+    rpc: RpcClient,
+    name_servers: Iterable[str],
+    identity: RegisterBroker,
+    epochs: EpochFile,
+    clock: Clock,
 ) -> GroupView:
     """Ask the name servers for the group, and its other brokers what they are.
 
-    Those learn of this broker's epoch. Who does not answer within 3 s is left out.
+    Those learn of this broker's epoch. Who does not answer within 3 s is left out; of brokers after
+    0.5 s, if this one was promoted within the last minute.
     """
+    epoch, promoted_ms = epochs.epoch, epochs.promoted_ms
+    is_new = promoted_ms is not None and clock.now_ms() - promoted_ms < _JUST_PROMOTED_MS
+    timeout_ms = _TIMEOUT_AFTER_PROMOTION_MS if is_new else _TIMEOUT_MS
     view = GroupView()
     for seen in await asyncio.gather(*(_cluster(rpc, address) for address in name_servers)):
         if seen is None:
@@ -111,25 +125,31 @@ async def look_around(
         broker_address=identity.broker_address,
     )
     others = sorted(view.ids)[:_BROKERS_MAX]
-    answers = await asyncio.gather(*(_standing(rpc, address, asked) for address in others))
+    answers = await asyncio.gather(
+        *(_standing(rpc, address, asked, timeout_ms) for address in others)
+    )
     view.standings = [
         one for one in answers if one is not None and one.broker_name == identity.broker_name
     ]
     return view
 
 
-async def read_standing(rpc: RpcClient, address: str, asked: ReadStanding) -> Standing:
+async def read_standing(
+    rpc: RpcClient, address: str, asked: ReadStanding, *, timeout_ms: float = _TIMEOUT_MS
+) -> Standing:
     """Ask one broker what it is."""
-    reply = await rpc.call(address, asked, timeout_ms=_TIMEOUT_MS)
+    reply = await rpc.call(address, asked, timeout_ms=timeout_ms)
     try:
         return msgspec.json.decode(reply.body, type=Standing)
     except msgspec.DecodeError as error:
         raise ProtocolError(f"the broker {address} does not say what it is: {error}") from error
 
 
-async def _standing(rpc: RpcClient, address: str, asked: ReadStanding) -> Standing | None:
+async def _standing(
+    rpc: RpcClient, address: str, asked: ReadStanding, timeout_ms: float
+) -> Standing | None:
     try:
-        return await read_standing(rpc, address, asked)
+        return await read_standing(rpc, address, asked, timeout_ms=timeout_ms)
     except OrbitError:
         # Down, or one of RocketMQ's, which has no epoch.
         return None

@@ -131,7 +131,8 @@ class LogReceiver:
                 self._note_failure(address, str(error))
             except OrbitError as error:
                 self._pause_ms = _RETRY_MS
-                self._note_failure(address, str(error))
+                # Without the hint: where the master should be is known, and that it may be down.
+                self._note_failure(address, str(error.args[0]))
             except Exception as error:
                 log.exception("log copy failed master=%s", address)
                 self._failure = str(error)

@@ -27,7 +27,12 @@ from orbitmq.protocol.requests.groups import (
 )
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.locking import ListQueueLocks
-from orbitmq.protocol.requests.metadata import GetTimerCheckpoint, TimerCheckpoint
+from orbitmq.protocol.requests.metadata import (
+    GetTimerCheckpoint,
+    ListStoreTables,
+    StoreTables,
+    TimerCheckpoint,
+)
 from orbitmq.protocol.requests.offsets import GetAllCommittedOffsets, GetDelayProgress
 from orbitmq.protocol.requests.statistics import GetRuntime
 from orbitmq.protocol.requests.topics import (
@@ -46,6 +51,8 @@ if TYPE_CHECKING:
 PAGE_MAX: Final = 2000
 # Pages of one table, with those that are fetched again since it changed meanwhile.
 PAGES_MAX: Final = 1000
+# How often a table that changes meanwhile is begun anew.
+RESTARTS_MAX: Final = 20
 # No table is larger than a frame; the body of one is read in a thread.
 _BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 _DELAY_LEVELS_MAX: Final = 1000
@@ -135,6 +142,14 @@ class MasterTables:
         except NotSupportedError:
             return None
 
+    async def of_store(self) -> StoreTables | None:
+        """What of the master's store is not in its log; None if the master is not ours."""
+        try:
+            body = (await self._ask(ListStoreTables())).body
+        except NotSupportedError:
+            return None
+        return await off_loop(_read_store_tables, body)
+
     async def log_end(self) -> int:
         """The end of the master's log."""
         table = java_json.decode((await self._ask(GetRuntime())).body, KeyValueTable).table
@@ -152,6 +167,7 @@ class MasterTables:
         """All pages of a table, of one version; none if that is the one that is known."""
         pages: list[_Page[T]] = []
         names: set[str] = set()
+        restarts = 0
         for _ in range(PAGES_MAX):
             version = _version_text(pages[0].table.data_version) if pages else ""
             page = await off_loop(read, await self._ask(ask(len(names), version)))
@@ -159,6 +175,9 @@ class MasterTables:
                 return []
             if pages and page.table.data_version != pages[0].table.data_version:
                 pages, names = [], set()
+                restarts += 1
+                if restarts > RESTARTS_MAX:
+                    break
                 continue
             before = len(names)
             pages.append(page)
@@ -237,6 +256,13 @@ def read_offsets(body: bytes) -> OffsetsDocument:
         if queues and min(queues) < 0:
             raise ProtocolError(f"{min(queues)} is not a valid queue id")
     return document
+
+
+def _read_store_tables(body: bytes) -> StoreTables:
+    try:
+        return msgspec.json.decode(body, type=StoreTables)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"these are no tables of a store: {error}") from error
 
 
 def _decode(body: bytes, shape: type[S]) -> S:

@@ -4,7 +4,8 @@ Topics and groups are replaced as a whole when their version differs from the ma
 offsets become the master's, too. What clients committed at the slave itself is handed to the master
 first, unless the master has as much.
 
-Owners of queue locks are kept, so that a promotion, as a restart, gives no lock away.
+Owners of queue locks are kept, so that a promotion, as a restart, gives no lock away. What of the
+master's store is not in its log is kept, too: see `store_copy`.
 
 Progress of delays, timers and transactions says what need not be delivered again. A slave that is
 promoted relies on it, so it must not be ahead of the slave's log: it is taken over once the log has
@@ -19,13 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from orbitmq.broker.replication.master_tables import MasterTables, read_offsets
+from orbitmq.broker.replication.table_changes import GROUPS, LOCKS, TOPICS
 from orbitmq.broker.replication.timer_file import (
     MasterTimers,
     read_master_timers,
@@ -35,10 +37,13 @@ from orbitmq.disk import PRIVATE, FileModes, off_loop
 from orbitmq.errors import (
     CallTimeoutError,
     ConnectError,
+    ConnectionLostError,
     MetadataCopyError,
     OrbitError,
+    RemoteError,
 )
 from orbitmq.model.names import TRANSACTION_GROUP
+from orbitmq.protocol.codes import ResponseCode
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.offsets import CommitOffset
 
@@ -53,7 +58,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
     from orbitmq.protocol.requests.groups import GroupConfigTable
-    from orbitmq.protocol.requests.metadata import TimerCheckpoint
+    from orbitmq.protocol.requests.metadata import StoreTables, TimerCheckpoint
     from orbitmq.protocol.requests.topics import TopicConfigTable
     from orbitmq.transport.rpc_client import RpcClient
 
@@ -65,6 +70,9 @@ _CALL_TIMEOUT_MS: Final = 10_000.0
 # Commits that are on their way to the master at a time, and how long a round hands them over.
 _COMMITS_IN_FLIGHT: Final = 64
 _HAND_OVER_MS_MAX: Final = 10_000.0
+# How long the log may take to get what a deletion waits for, and how often that is looked at.
+_DELETION_WAIT_MS: Final = 500.0
+_LOOK_MS: Final = 10.0
 _OF_TRANSACTIONS: Final = f"@{TRANSACTION_GROUP}"
 
 _Queues = dict[int, int]
@@ -93,6 +101,7 @@ class _Fetched:
     delays: DelayDocument | None = None
     timers: TimerCheckpoint | None = None
     locks: bytes | None = None
+    store: StoreTables | None = None
     log_end: int | None = None
 
 
@@ -111,6 +120,8 @@ class MetadataCopy:
     log_end: Callable[[], int]
     # Keeps the owners of queue locks.
     keep_locks: Callable[[bytes], Awaitable[None]]
+    # Keeps what of the master's store is not in its log; blocks.
+    keep_store_tables: Callable[[StoreTables], None]
     rpc: RpcClient
     # For the progress of the timers.
     folder: Path
@@ -128,19 +139,46 @@ class MetadataCopy:
     # The master's offsets that the slave has; None if it lacks a part of them.
     _followed: bytes | None = field(default=None, init=False)
 
-    async def copy_from(self, master_address: str) -> None:
-        """Copy everything once; raises MetadataCopyError for what could not be copied."""
+    async def copy_from(self, master_address: str, tables: Set[str] | None = None) -> None:
+        """Copy everything once, or only tables of topics, groups and locks that changed just now.
+
+        Raises MetadataCopyError for what could not be copied.
+        """
         if master_address != self._address:
             self._begin_with(master_address)
+            tables = None
         problems: dict[str, OrbitError] = {}
+        if tables is None:
+            await self._copy_all(problems)
+        else:
+            await self._copy_some(tables, problems)
+        if problems:
+            raise MetadataCopyError(master_address, problems)
+
+    async def _copy_some(self, tables: Set[str], problems: dict[str, OrbitError]) -> None:
+        fetched = await self._fetch_tables(tables, problems)
+        if fetched.topics is not None:
+            master = MasterTables(self.rpc, self._address, _CALL_TIMEOUT_MS)
+            fetched.store = await self._ask("tables of the store", master.of_store(), problems)
+            fetched.log_end = await self._ask("log end", master.log_end(), problems)
+            await self._until_log_reaches(fetched)
+        await self._keep_tables(fetched, problems)
+        await self._keep_store(fetched, problems)
+
+    async def _until_log_reaches(self, fetched: _Fetched) -> None:
+        """Wait a moment for the log that a deletion of a topic waits for."""
+        assert fetched.topics is not None
+        gone = self.topics.topics.keys() - fetched.topics.topics.keys()
+        if fetched.log_end is None or all(map(self.topics.is_system, gone)):
+            return
+        end_ms = self.clock.monotonic_ms() + _DELETION_WAIT_MS
+        while self.log_end() < fetched.log_end and self.clock.monotonic_ms() < end_ms:
+            await self.clock.sleep_ms(_LOOK_MS)
+
+    async def _copy_all(self, problems: dict[str, OrbitError]) -> None:
         fetched = await self._fetch(problems)
         progress = self._safe_progress(fetched)
-        if fetched.topics is not None:
-            await self._try("topics", self._follow_topics(fetched), problems)
-        if fetched.groups is not None:
-            table = fetched.groups
-            following = self.groups.follow(table.groups, table.forbidden, table.data_version)
-            await self._try("groups", following, problems)
+        await self._keep_tables(fetched, problems)
         if fetched.offsets_body is not None:
             await self._try("offsets", self._follow_offsets(fetched, progress, problems), problems)
         if progress is not None and progress.delays is not None:
@@ -148,10 +186,22 @@ class MetadataCopy:
         if progress is not None and progress.timers is not None and self.keeps_timers():
             timers = MasterTimers(progress.timers, progress.log_end)
             await self._try("timer progress", off_loop(self._keep, timers), problems)
+        await self._keep_store(fetched, problems)
+
+    async def _keep_store(self, fetched: _Fetched, problems: dict[str, OrbitError]) -> None:
+        if fetched.store is not None:
+            keeping = off_loop(self.keep_store_tables, fetched.store)
+            await self._try("tables of the store", keeping, problems)
+
+    async def _keep_tables(self, fetched: _Fetched, problems: dict[str, OrbitError]) -> None:
+        if fetched.topics is not None:
+            await self._try(TOPICS, self._follow_topics(fetched), problems)
+        if fetched.groups is not None:
+            table = fetched.groups
+            following = self.groups.follow(table.groups, table.forbidden, table.data_version)
+            await self._try(GROUPS, following, problems)
         if fetched.locks is not None:
-            await self._try("queue locks", self.keep_locks(fetched.locks), problems)
-        if problems:
-            raise MetadataCopyError(master_address, problems)
+            await self._try(LOCKS, self.keep_locks(fetched.locks), problems)
 
     def _begin_with(self, address: str) -> None:
         """Begin with another master, whose log and offsets may differ."""
@@ -163,16 +213,25 @@ class MetadataCopy:
 
     async def _fetch(self, problems: dict[str, OrbitError]) -> _Fetched:
         master = MasterTables(self.rpc, self._address, _CALL_TIMEOUT_MS)
-        got = _Fetched()
-        got.topics = await self._ask("topics", master.topics(self.topics.data_version), problems)
-        got.groups = await self._ask("groups", master.groups(self.groups.data_version), problems)
+        got = await self._fetch_tables({TOPICS, GROUPS, LOCKS}, problems)
         got.offsets_body = await self._ask("offsets", master.offsets(), problems)
         await self._try("offsets", self._read_offsets(got), problems)
         got.delays = await self._ask("delay progress", master.delays(), problems)
         got.timers = await self._ask("timer progress", master.timers(), problems)
-        got.locks = await self._ask("queue locks", master.locks(), problems)
+        got.store = await self._ask("tables of the store", master.of_store(), problems)
         # Invariant: asked last, so that it is above everything that the others refer to.
         got.log_end = await self._ask("log end", master.log_end(), problems)
+        return got
+
+    async def _fetch_tables(self, tables: Set[str], problems: dict[str, OrbitError]) -> _Fetched:
+        master = MasterTables(self.rpc, self._address, _CALL_TIMEOUT_MS)
+        got = _Fetched()
+        if TOPICS in tables:
+            got.topics = await self._ask(TOPICS, master.topics(self.topics.data_version), problems)
+        if GROUPS in tables:
+            got.groups = await self._ask(GROUPS, master.groups(self.groups.data_version), problems)
+        if LOCKS in tables:
+            got.locks = await self._ask(LOCKS, master.locks(), problems)
         return got
 
     async def _read_offsets(self, got: _Fetched) -> None:
@@ -194,10 +253,10 @@ class MetadataCopy:
         """Wait for an answer; raises if the master is gone, so that nobody asks it for more."""
         try:
             return await asking
-        except (ConnectError, CallTimeoutError) as error:
-            raise MetadataCopyError(self._address, problems | {table: error}) from error
         except OrbitError as error:
             problems[table] = error
+            if _is_gone(error):
+                raise MetadataCopyError(self._address, problems) from error
             return None
 
     async def _try(
@@ -219,10 +278,7 @@ class MetadataCopy:
             for name, topic in self.topics.topics.items()
             if name not in table.topics and not self.topics.is_system(name)
         }
-        self._deletions = {
-            name: end if (end := self._deletions.get(name)) is not None else fetched.log_end
-            for name in gone
-        }
+        self._deletions = {name: self._deletion_of(name, fetched) for name in gone}
         for name, end in self._deletions.items():
             if end is not None and end <= self.log_end():
                 # Before it leaves the table: after a crash in between, the next round deletes again.
@@ -230,6 +286,15 @@ class MetadataCopy:
                 del gone[name]
                 log.info("topic deleted, as at the master topic=%s", name)
         await self.topics.follow(table.topics | gone, None if gone else table.data_version)
+
+    def _deletion_of(self, topic: str, fetched: _Fetched) -> int | None:
+        """Where in the log a topic was deleted, which may have been created again since."""
+        if fetched.store is not None:
+            # One that is not known any more was below the start of the log.
+            return fetched.store.deleted.get(topic, fetched.store.log_start)
+        # Official masters do not tell: it was before they were asked.
+        known = self._deletions.get(topic)
+        return known if known is not None else fetched.log_end
 
     # --- committed offsets --------------------------------------------------------------------
 
@@ -292,10 +357,17 @@ class MetadataCopy:
         return theirs is None or theirs < before[1]
 
     async def _commit(self, queue: GroupQueue, offset: int) -> OrbitError | None:
-        """Commit an offset at the master; returns the error of a commit that failed."""
+        """Commit an offset at the master; returns the error of a commit that failed.
+
+        The group may have committed more there since its table was fetched.
+        """
         group, topic, queue_id = queue
         asked = CommitOffset(
-            consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=Long(offset)
+            consumer_group=group,
+            topic=topic,
+            queue_id=queue_id,
+            commit_offset=Long(offset),
+            only_forward=True,
         )
         try:
             await self.rpc.call(self._address, asked, timeout_ms=_CALL_TIMEOUT_MS)
@@ -353,3 +425,10 @@ class MetadataCopy:
 def _offset_in(master: Mapping[str, _Queues], queue: GroupQueue) -> int | None:
     group, topic, queue_id = queue
     return master.get(f"{topic}@{group}", {}).get(queue_id)
+
+
+def _is_gone(error: OrbitError) -> bool:
+    """Whether a master does not answer, or not now: one that stops refuses everything."""
+    if isinstance(error, RemoteError):
+        return error.code == ResponseCode.SYSTEM_BUSY
+    return isinstance(error, ConnectError | ConnectionLostError | CallTimeoutError)

@@ -59,6 +59,7 @@ _ANSWERED: Final = frozenset(
         RequestCode.FOLLOW_MASTER,
         RequestCode.READ_STANDING,
         RequestCode.LIST_QUEUE_ENDS,
+        RequestCode.LIST_STORE_TABLES,
         RequestCode.GET_BROKER_CONFIG,
         RequestCode.LIST_QUERIES,
         # This broker alone.

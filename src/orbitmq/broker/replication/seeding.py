@@ -100,6 +100,10 @@ async def ask_master(rpc: RpcClient, address: str, broker_name: str) -> MasterLo
 def copy_files(source: Path, root: Path, on_file: OnFile) -> None:
     """Copy the log files of a store, which may be in use, the oldest first."""
     folder = source / LOG_FOLDER if (source / LOG_FOLDER).is_dir() else source
+    if not folder.is_dir():
+        raise CopyError(
+            f"{folder} is no folder", hint="name the master's storePathRootDir or its commitlog"
+        )
     target = root / LOG_FOLDER
     make_folder(target)
     names = sorted(path.name for path in folder.iterdir() if offset_of(path) is not None)
@@ -148,7 +152,11 @@ class Seeding:
                 )
             difference = await LogComparison(store=store, rpc=rpc).find(address)
             if difference is not None:
-                raise difference.error()
+                raise CopyError(
+                    str(difference.error().args[0]),
+                    hint="it is the log of another group, or of a former master: check --master "
+                    "and where the files come from, and copy them again",
+                )
         finally:
             await off_loop(store.close)
         await off_loop((self._root / _MARK).unlink)
@@ -201,6 +209,13 @@ class Seeding:
                 hint="copy the master's commitlog there, or give --copy-from",
             )
         self._check_row(found, master)
+        if found[0][0] >= master.visible:
+            # Nothing is deleted: they may be the log of another group.
+            raise CopyError(
+                f"the copied log begins at {found[0][0]}, and the master's visible log ends at "
+                f"{master.visible}",
+                hint="check --master: these may be files of another group",
+            )
         return found
 
     def _check_row(self, found: list[tuple[int, Path]], master: MasterLog) -> None:

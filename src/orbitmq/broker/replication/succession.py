@@ -27,6 +27,7 @@ from orbitmq.protocol.requests.replication import ReadStanding
 
 if TYPE_CHECKING:
     from orbitmq.broker.replication.epoch import EpochFile
+    from orbitmq.clock import Clock
     from orbitmq.protocol.requests.registration import RegisterBroker
     from orbitmq.transport.rpc_client import RpcClient
 
@@ -41,6 +42,7 @@ class Succession:
     name_servers: Callable[[], list[str]]
     identity: Callable[[], RegisterBroker]
     epochs: EpochFile
+    clock: Clock
     # Called once.
     on_replaced: Callable[[Successor], None]
     # Another master of the same epoch: neither counts until an operator decides.
@@ -57,7 +59,9 @@ class Succession:
         """Ask name servers and brokers of the group for a larger epoch."""
         if self.replaced_by is None:
             epoch = self.epochs.epoch
-            view = await look_around(self.rpc, self.name_servers(), self.identity(), epoch)
+            view = await look_around(
+                self.rpc, self.name_servers(), self.identity(), self.epochs, self.clock
+            )
             self.may_hide_successor = view.has_official_names and bool(
                 view.ids or view.ids_missing or epoch
             )

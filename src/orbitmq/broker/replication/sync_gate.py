@@ -50,6 +50,10 @@ class SyncGate:
         self.copied = PhysicalOffset(0)
         # Whether too few slaves are near, so that nobody waits for them.
         self.is_short = False
+        # Until when slaves may connect after the start before that is worth a warning.
+        self._quiet_until_ms = 0.0
+        self._is_short_noted = False
+        self._is_stopping = False
         # How often messages became visible without enough copies.
         self.given_up = 0
         # Called, in any thread, when `copied` or `is_short` changed.
@@ -74,8 +78,13 @@ class SyncGate:
         with self._lock:
             # Services find their state by reading the log, and must not miss its end.
             self._limit = max(self._limit, self._store.settled)
+            self._quiet_until_ms = self._clock.monotonic_ms() + self.timeout_ms
         self._copies.on_change = self.update
         self._store.on_growth(self._grown)
+
+    def stop_warning(self) -> None:
+        """Say nothing of slaves from now on: this broker stops, and disconnects them."""
+        self._is_stopping = True
 
     def update(self) -> None:
         """Take the slaves' reports into account."""
@@ -84,13 +93,14 @@ class SyncGate:
             near = self._copies.near()
             was_short, self.is_short = self.is_short, len(near) < slaves
             if self.is_short:
-                if not was_short:
-                    self._note_short(len(near), slaves)
+                self._note_short(len(near), slaves)
                 self.copied = UNLIMITED
             else:
                 self.copied = near[slaves - 1] if slaves else UNLIMITED
+                self._quiet_until_ms = 0.0
+                self._is_short_noted = False
                 if was_short:
-                    log.info("enough slaves are near again slaves=%d", len(near))
+                    log.info("enough slaves are near slaves=%d", len(near))
             self._show()
         self.on_change()
 
@@ -133,6 +143,13 @@ class SyncGate:
         self._store.limit_visible(self._limit)
 
     def _note_short(self, near: int, slaves: int) -> None:
+        if (
+            self._is_stopping
+            or self._is_short_noted
+            or self._clock.monotonic_ms() < self._quiet_until_ms
+        ):
+            return
+        self._is_short_noted = True
         log.warning(
             "sends do not wait for slaves reason=%d of %d slaves are connected and near",
             near,

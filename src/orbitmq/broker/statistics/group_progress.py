@@ -67,6 +67,7 @@ class ProgressMeter:
         progress: QueueProgress = ObjectKeyed()
         for queue_id in range(queues):
             committed = self.offsets.get(group, topic.name, queue_id) or 0
+            committed = max(committed, self._lost_until(topic, queue_id))
             pulled = self.offsets.pulled(group, topic.name, queue_id) or 0
             last_ms = self._store_ms(topic.name, queue_id, committed - 1) if committed else None
             progress[self._queue(topic.name, queue_id)] = ConsumeProgress(
@@ -113,6 +114,7 @@ class ProgressMeter:
             pulled = self.offsets.pulled(group, topic.name, queue_id)
             if committed is None:
                 committed = end if pulled is None else pulled
+            committed = max(committed, self._lost_until(topic, queue_id))
             pulled = max(committed, pulled or 0)
             messages += max(end - committed, 0)
             in_flight += pulled - committed
@@ -130,6 +132,10 @@ class ProgressMeter:
             waits_ms=max(now_ms - min(waiting_ms), 0) if waiting_ms else 0,
             queued_ms=max(now_ms - min(queued_ms), 0) if queued_ms else 0,
         )
+
+    def _lost_until(self, topic: TopicConfig, queue_id: int) -> int:
+        """Where a queue in memory starts: after a promotion its numbers jump, by trillions."""
+        return self.store.start_of(topic.name, queue_id) if topic.is_in_memory else 0
 
     def _store_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         return self.store.store_ms_of(topic, queue_id, offset)

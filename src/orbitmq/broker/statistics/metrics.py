@@ -166,7 +166,9 @@ class Metrics:
         yield from self._storage()
         yield from self._own(snapshot)
         yield from transaction_families(snapshot.transactions, self.labels)
-        yield from replication_families(snapshot.replication, self.labels)
+        yield from replication_families(
+            snapshot.replication, self.labels, now_ms=self.clock.now_ms()
+        )
 
     # --- families -----------------------------------------------------------------------------
 

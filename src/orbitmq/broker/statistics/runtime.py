@@ -13,6 +13,7 @@ from orbitmq.store.retention import measure_disk
 if TYPE_CHECKING:
     from orbitmq.broker.config import BrokerConfig
     from orbitmq.broker.confirmations import Confirmations
+    from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
     from orbitmq.broker.statistics.samples import Samples
     from orbitmq.clock import Clock
     from orbitmq.store.config import StoreConfig
@@ -59,6 +60,7 @@ class Runtime:
         timers_behind: Callable[[], tuple[int, int]],
         confirmations: Confirmations,
         reads: Sized,
+        replication: Callable[[], ReplicationFigures],
         clock: Clock,
     ) -> None:
         self._config = config
@@ -73,6 +75,7 @@ class Runtime:
         self._confirmations = confirmations
         # Pulls that wait for the disk.
         self._reads = reads
+        self._replication = replication
         self._clock = clock
         self._started_ms = clock.now_ms()
 
@@ -83,7 +86,13 @@ class Runtime:
 
     def from_memory(self) -> dict[str, str]:
         """What is in memory; call it on the event loop."""
-        return _ABSENT | self._calls() | self._days() | self._waiting() | self._delays()
+        standing = self._replication()
+        role = {
+            "brokerRole": standing.role,
+            "brokerIsMaster": str(standing.is_master).lower(),
+            "brokerEpoch": str(standing.epoch),
+        }
+        return _ABSENT | role | self._calls() | self._days() | self._waiting() | self._delays()
 
     def from_disk(self) -> dict[str, str]:
         """What has to be read from disk; any thread."""

@@ -6,17 +6,12 @@ Changes set and remove attributes: `+message.type=FIFO,-cleanup.policy`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orbitmq.errors import TopicRefusedError
-
-if TYPE_CHECKING:
-    from orbitmq.model.topics import TopicConfig
+from orbitmq.model.topics import STORAGE, STORAGE_DISK, STORAGE_MEMORY
 
 MESSAGE_TYPE: Final = "message.type"
-STORAGE: Final = "orbitmq.storage"
-STORAGE_MEMORY: Final = "memory"
-STORAGE_DISK: Final = "disk"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +36,6 @@ ATTRIBUTES: Final = {
     "reserve.time": Attribute(values=("-1",)),
     STORAGE: Attribute(values=(STORAGE_DISK, STORAGE_MEMORY), is_fixed=True),
 }
-
-
-def is_kept_in_memory(topic: TopicConfig) -> bool:
-    """Whether the messages of a topic are kept in memory only."""
-    return topic.attributes.get(STORAGE) == STORAGE_MEMORY
 
 
 def changed_attributes(current: dict[str, str] | None, changes: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ Crash: every topic that was visible is on disk, or is made again by the next sta
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -79,6 +80,9 @@ class TopicTable:
         self._queues_max = queues_max
         self._listeners: list[Listener] = []
         self._deleting: set[str] = set()
+        # Set while no topic is being deleted.
+        self._all_deleted = asyncio.Event()
+        self._all_deleted.set()
         self._file.on_change = self._changed
 
     async def load(self, recover: Callable[[_Topics], _Topics] = lambda _: {}) -> None:
@@ -217,13 +221,20 @@ class TopicTable:
         self._check_not_system(name)
         self._check_not_deleting(name)
         self._deleting.add(name)
+        self._all_deleted.clear()
         try:
             deleted = await self._delete(name)
             if clear is not None:
                 await clear()
         finally:
             self._deleting.remove(name)
+            if not self._deleting:
+                self._all_deleted.set()
         return deleted
+
+    async def until_deleted(self) -> None:
+        """Return once what belongs to the topics that left the table is deleted, too."""
+        await self._all_deleted.wait()
 
     async def _delete(self, name: str) -> bool:
         deleted = False

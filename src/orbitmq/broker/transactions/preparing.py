@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.broker.send_rules import waits_for_store
-from orbitmq.broker.topics.attributes import is_kept_in_memory
 from orbitmq.broker.transactions.half_messages import half_properties, immunity_ms_of
 from orbitmq.broker.transactions.recent_halves import hash_of
 from orbitmq.errors import MessageError, RequestRefusedError
@@ -50,7 +49,7 @@ class Preparing:
                 f"the broker {config.broker_name} sending transaction message is forbidden",
                 hint="set rejectTransactionMessage=false to allow it",
             )
-        if is_kept_in_memory(topic):
+        if topic.is_in_memory:
             raise MessageError(
                 f"topic {topic.name!r} is kept in memory, which does not support transactions",
                 hint="send it to a topic that is kept on disk, or without a transaction",

@@ -31,8 +31,8 @@ from orbitmq.cli.dead_letters.wanted import (
 )
 from orbitmq.cli.message_output import print_sent
 from orbitmq.cli.output import AsJson, counted, show_rows
+from orbitmq.cli.pace import RATE, Pace, Rate, check_rate
 from orbitmq.client.aio import Producer
-from orbitmq.clock import SystemClock
 from orbitmq.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from orbitmq.client.core.dead_letters import DeadLetter
 
 _PREVIEWED_MAX: Final = 10
-_RATE_MIN: Final = 0.1
 
 
 def resend(  # noqa: PLR0913  # a parameter a flag
@@ -59,7 +58,7 @@ def resend(  # noqa: PLR0913  # a parameter a flag
         str,
         typer.Option("--to", help="The topic to send to.", show_default="each one's first topic"),
     ] = "",
-    rate: Annotated[float, typer.Option(help="At most this many a second.")] = 100.0,
+    rate: Rate = RATE,
     preview: Annotated[bool, typer.Option("--preview", help="Show what would be sent.")] = False,
     progress: Annotated[
         str,
@@ -73,7 +72,7 @@ def resend(  # noqa: PLR0913  # a parameter a flag
     as_json: AsJson = False,
 ) -> None:
     """Send copies of dead letters; they stay where they are, so a second run sends them again."""
-    _check_rate(rate)
+    check_rate(rate)
     # The end is fixed: what fails again meanwhile is not sent again.
     asked = wanted(group, begin, until, key, cause, message_ids or ())
     with ResendProgress.open(Path(progress)) if progress else ResendProgress() as noted:
@@ -136,17 +135,14 @@ async def _send(
     namesrv: str | None,
     as_json: bool,
 ) -> None:
-    clock = SystemClock()
+    pace = Pace(rate)
     async with Producer("orbitmq-cli", **client_keywords(namesrv)) as producer:
-        due_ms = clock.monotonic_ms()
         async for letter in asked.find(admin):
             message = letter.message
             if noted.has(message):
                 continue
             copy = message.as_message(_topic_of(letter, to))
-            await clock.sleep_ms(max(0.0, due_ms - clock.monotonic_ms()))
-            # From now: a send that took long is not made up for by a burst.
-            due_ms = clock.monotonic_ms() + 1000 / rate
+            await pace.keep()
             noted.begin(message)
             result = await producer.send(copy)
             noted.end(result.message_id)
@@ -172,12 +168,6 @@ def _resumed(asked: Wanted, to: str, noted: ResendProgress, path: str) -> Wanted
 
 def _plan(asked: Wanted, to: str) -> dict[str, Any]:
     return {**dataclasses.asdict(asked), "ids": sorted(asked.ids), "to": to}
-
-
-def _check_rate(rate: float) -> None:
-    # Also refuses nan, which compares with nothing.
-    if not rate >= _RATE_MIN:
-        raise SettingsError(f"--rate cannot be {rate}", hint=f"give {_RATE_MIN} or more")
 
 
 def _topic_of(letter: DeadLetter, to: str) -> str:

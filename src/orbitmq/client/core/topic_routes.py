@@ -83,6 +83,18 @@ def publish_route(topic: str, route: TopicRoute) -> PublishRoute:
     return PublishRoute(queues, is_ordered=False, is_template=False)
 
 
+def masterless(route: TopicRoute) -> list[str]:
+    """List the broker groups that have queues for messages and no master to take them."""
+    masters = {group.name for group in route.brokers if MASTER_ID in group.addresses}
+    return sorted(
+        part.broker_name
+        for part in route.queues
+        if part.permission & Permission.WRITE
+        and part.write_queues
+        and part.broker_name not in masters
+    )
+
+
 def template_route(topic: str, template: TopicRoute, *, queues_max: int) -> PublishRoute:
     """List the queues that a topic will have once a broker creates it from the template."""
     queues = tuple(

@@ -66,6 +66,7 @@ class Topics(Noun[AioTopics]):
     bounds = waiting(AioTopics.bounds)
     consumers = waiting(AioTopics.consumers)
     set_permission = waiting(AioTopics.set_permission)
+    settings_elsewhere = waiting(AioTopics.settings_elsewhere)
 
 
 class Groups(Noun[AioGroups]):
@@ -148,6 +149,7 @@ class Messages(Noun[AioMessages]):
 
     by_id = waiting(AioMessages.by_id)
     all_by_id = waiting(AioMessages.all_by_id)
+    by_unique_id = waiting(AioMessages.by_unique_id)
     by_key = waiting(AioMessages.by_key)
     at = waiting(AioMessages.at)
     between = iterating(AioMessages.between)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -92,3 +92,27 @@ class ConsumeModeTable(msgspec.Struct, kw_only=True):
     """Which groups pop instead of pulling, by topic and group."""
 
     modes: dict[str, Any] = msgspec.field(default_factory=dict, name="messageRequestModeMap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListStoreTables(Header):
+    """Ask for what of a master's store is not in its log; the reply's body is `StoreTables`."""
+
+    CODE = RequestCode.LIST_STORE_TABLES
+
+
+class ReservedNumbers(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A queue in memory, and the number below which its messages are numbered."""
+
+    topic: str
+    queue_id: Annotated[int, msgspec.Meta(ge=0)]
+    end: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class StoreTables(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What of a store is not in its log."""
+
+    reserved: list[ReservedNumbers]
+    # Where in the log each deleted topic ended; those below its start may be missing.
+    deleted: dict[str, int]
+    log_start: int

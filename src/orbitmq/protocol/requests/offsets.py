@@ -35,6 +35,9 @@ class CommitOffset(Header):
     queue_id: int
     commit_offset: Long
     broker_name: str | None = wire("bname", None)
+    # OrbitMQ's own, of slaves that hand over what clients committed there: a lower offset than the
+    # group has is ignored.
+    only_forward: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

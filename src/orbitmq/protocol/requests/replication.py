@@ -26,6 +26,8 @@ class FollowMaster(Header):
     visible: Long
     wait_ms: int = wire("waitMillis")
     epoch: Long = wire("epoch", 0)
+    # The master also answers once the state of its tables is another than this.
+    tables: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,10 @@ class FollowReply(Header):
     slaves_awaited: int = wire("slavesAwaited", 0)
     # How many slaves are connected to it.
     slaves: int = 0
+    # The state of its tables: a word for each, which differs after a change.
+    tables: str = ""
+    # What clients may do there, as brokerPermission.
+    permission: int = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,8 @@ class MasterSeen(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     slaves_awaited: int = 0
     # The most that were connected to it at a time, as far as was heard.
     slaves: int = 0
+    # What clients might do there, as brokerPermission.
+    permission: int = 6
 
 
 class Standing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

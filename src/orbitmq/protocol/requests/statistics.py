@@ -167,6 +167,11 @@ class SlaveLink(msgspec.Struct, frozen=True, kw_only=True):
     confirmed_offset: JavaLong = msgspec.field(default=0, name="slaveAckOffset")
     sent_from_offset: JavaLong = msgspec.field(default=0, name="transferFromWhere")
     bytes_per_second: JavaLong = msgspec.field(default=0, name="transferredByteInSecond")
+    # Of slaves of ours, at a master of ours: `address` is that of a connection.
+    broker_id: JavaLong | None = msgspec.field(default=None, name="slaveBrokerId")
+    broker_address: str | None = msgspec.field(default=None, name="slaveBrokerAddr")
+    # How long ago the first message that it lacks was stored; only masters of ours say it.
+    lag_ms: JavaLong | None = msgspec.field(default=None, name="slaveLagMillis")
 
 
 class MasterLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,3 +195,5 @@ class Replication(msgspec.Struct, kw_only=True):
     in_sync_slaves: JavaInt = msgspec.field(default=0, name="inSyncSlaveNums")
     is_master: bool = msgspec.field(default=False, name="master")
     log_end: JavaLong = msgspec.field(default=0, name="masterCommitLogMaxOffset")
+    # Only brokers of ours say it.
+    epoch: JavaLong | None = None

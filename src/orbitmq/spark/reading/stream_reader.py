@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from orbitmq.spark.reading.queue_view import QueueView
 
 log = logging.getLogger(__name__)
+
+# No queue has as many messages: a promotion skipped numbers of a topic in memory, 2^40 at a time.
+_SKIPPED_MIN: Final = 2**39
 
 
 @short_errors
@@ -223,6 +226,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return not self._gate.opens(rows, now_ms=self._clock.monotonic_ms())
 
     def _limited(self, start: Offsets, end: Offsets) -> Offsets:
+        start = self._without_skipped(start, end)
         limits = []
         if self._options.max_offsets_per_trigger is not None:
             limits.append(self._options.max_offsets_per_trigger)
@@ -231,6 +235,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             row_bytes = self._view.row_bytes(waiting)
             limits.append(rows_within(self._options.max_bytes_per_trigger, start, end, row_bytes))
         return share(start, end, min(limits)) if limits else end
+
+    def _without_skipped(self, start: Offsets, end: Offsets) -> Offsets:
+        """The start of a batch, after numbers that no message has, or it would take ages."""
+        skipped = [queue for queue, rows in lags(start, end).items() if rows >= _SKIPPED_MIN]
+        if not skipped:
+            return start
+        return start | {
+            queue: max(start[queue], first) for queue, first in self._view.earliest(skipped).items()
+        }
 
     # --- reading it -----------------------------------------------------------------------------
 

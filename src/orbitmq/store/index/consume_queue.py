@@ -335,6 +335,12 @@ class ConsumeQueue:
 
     # --- reading ------------------------------------------------------------------------------
 
+    @property
+    def physical_start(self) -> PhysicalOffset:
+        """Where its oldest entry leads; if it has none, where the newest one's record ended."""
+        oldest = self.entry(self.start)
+        return self.max_physical_end if oldest is None else PhysicalOffset(oldest[0])
+
     def entry(self, number: QueueOffset) -> tuple[int, int, int] | None:
         """Read one entry: physical offset, record bytes, tag hash; None if it does not exist."""
         return decode_entry(self.entries(number, 1))

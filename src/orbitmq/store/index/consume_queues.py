@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 
 if TYPE_CHECKING:
     from orbitmq.model.queues import PhysicalOffset
+    from orbitmq.record.scan import EntryRun
 
 log = logging.getLogger(__name__)
 
@@ -197,12 +198,12 @@ class ConsumeQueues:
         queue = self._queues.get(key)
         if queue is None:
             with self.lock:
-                folder = self._folder / topic / str(queue_id)
-                queue = self._queues.setdefault(
-                    key,
-                    ConsumeQueue(topic, queue_id, folder, self._file_bytes, self._files, self.lock),
-                )
+                queue = self._queues.setdefault(key, self._empty(topic, queue_id))
         return queue
+
+    def _empty(self, topic: str, queue_id: int) -> ConsumeQueue:
+        folder = self._folder / topic / str(queue_id)
+        return ConsumeQueue(topic, queue_id, folder, self._file_bytes, self._files, self.lock)
 
     def append(
         self, topic: str, queue_id: int, first: QueueOffset, entries: bytes | bytearray
@@ -290,20 +291,45 @@ class ConsumeQueues:
             )
             self._unsynced.add(queue)
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete every queue of a topic; its records age out with the log."""
+    def delete_topic(self, topic: str, *, before: PhysicalOffset | None = None) -> None:
+        """Delete every queue of a topic; its records age out with the log.
+
+        With `before`, those that begin at that offset of the log or above stay.
+        """
         with self._disk_lock, self.lock:
             for key in [key for key in self._queues if key[0] == topic]:
-                queue = self._queues.pop(key)
-                self._unwritten.discard(queue)
-                self._unsynced.discard(queue)
-                queue.delete()
-                if queue.folder.is_dir():
-                    queue.folder.rmdir()
+                if before is not None and self._queues[key].physical_start >= before:
+                    continue
+                self._delete(self._queues.pop(key))
             topic_folder = self._folder / topic
-            if topic_folder.is_dir():
+            if topic_folder.is_dir() and not any(topic_folder.iterdir()):
                 topic_folder.rmdir()
                 self._unsynced_folders.add(self._folder)
+
+    def replace_topic(self, topic: str, runs: Iterable[tuple[int, EntryRun]]) -> None:
+        """Replace all queues of a topic by others; no reader sees the topic without them."""
+        with self._disk_lock, self.lock:
+            replaced = [queue for queue in self if queue.topic == topic]
+            filled: dict[tuple[str, int], ConsumeQueue] = {}
+            for queue_id, run in runs:
+                queue = filled.get((topic, queue_id))
+                if queue is None:
+                    queue = filled[topic, queue_id] = self._empty(topic, queue_id)
+                queue.append(QueueOffset(run.first), run.entries)
+            others = {key: queue for key, queue in self._queues.items() if key[0] != topic}
+            self._queues = others | filled
+            # Invariant: the new entries are in memory as yet, and all files are of the old queues.
+            for queue in replaced:
+                self._delete(queue)
+            self._unwritten.update(filled.values())
+
+    def _delete(self, queue: ConsumeQueue) -> None:
+        """Delete a queue that is not known any more."""
+        self._unwritten.discard(queue)
+        self._unsynced.discard(queue)
+        queue.delete()
+        if queue.folder.is_dir():
+            queue.folder.rmdir()
 
     def delete_all(self) -> None:
         """Delete every queue, to rebuild them from the log."""

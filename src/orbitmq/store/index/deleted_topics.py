@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orbitmq.disk import PRIVATE, FileModes, replace_file
+from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
-
-if TYPE_CHECKING:
-    from orbitmq.model.queues import PhysicalOffset
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +47,20 @@ class DeletedTopics:
         kept = {name: at for name, at in self._ends.items() if at > log_start}
         self._ends = kept | {topic.encode(): end}
         self._write()
+
+    @property
+    def ends(self) -> dict[str, PhysicalOffset]:
+        """Where each deleted topic ends."""
+        return {
+            name.decode(errors="replace"): PhysicalOffset(end) for name, end in self._ends.items()
+        }
+
+    def lower(self, topic: str, end: PhysicalOffset) -> None:
+        """Note that a topic's records are deleted only below a lower end; on disk on return."""
+        name = topic.encode()
+        if self._ends.get(name, 0) > end:
+            self._ends = self._ends | {name: end}
+            self._write()
 
     def has_above(self, offset: int) -> bool:
         """Whether a topic was deleted above an offset of the log."""

@@ -17,6 +17,7 @@ from orbitmq.record.codec import walk
 from orbitmq.record.decode import Verdict
 from orbitmq.record.layout import BLANK_BYTES_MIN
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
+from orbitmq.store.index.topic_scan import TopicScan
 
 if TYPE_CHECKING:
     from orbitmq.clock import Clock
@@ -56,9 +57,9 @@ class Dispatcher:
     deleted_topics: DeletedTopics
     delay_levels_ms: tuple[int, ...]
     clock: Clock
-    # Whether the log is a copy: then a queue whose numbers restart belongs to a topic that the
-    # master deleted and that was created again.
-    is_copy: bool = False
+    # The log was copied below: there a queue whose numbers restart belongs to a topic that the master
+    # deleted and that was created again.
+    copied_until: int = 0
     # Invariant: every record below is in its queue and in the index.
     position: PhysicalOffset = field(default=PhysicalOffset(0), init=False)
     last_store_ms: int = field(default=0, init=False)
@@ -74,6 +75,35 @@ class Dispatcher:
                 # Invariant: every turn advances, or the loop would never end.
                 assert self.position > before
         return grown
+
+    def refill(self, scan: TopicScan) -> None:
+        """Replace a topic's queues by what a scan found, and finds up to here."""
+        with self._lock:
+            self._refill(scan)
+
+    def _refill(self, scan: TopicScan) -> None:
+        topic = scan.topic.decode(errors="replace")
+        scan.run(self.position)
+        self.queues.replace_topic(topic, scan.runs)
+
+    def delete_before(self, topic: str, at: PhysicalOffset) -> None:
+        """Delete a topic's records below an offset, and keep the queues that it has above."""
+        with self._lock:
+            if any(
+                queue.topic == topic and queue.physical_start < at < queue.max_physical_end
+                for queue in self.queues
+            ):
+                scan = TopicScan(
+                    self.log, topic.encode(), max(at, self.log.start), self.delay_levels_ms
+                )
+                self._refill(scan)
+                self.queues.sync()
+            self._delete_before(topic, at)
+
+    def lower_deletion(self, topic: str, end: PhysicalOffset) -> None:
+        """Note that a topic's records are deleted only below a lower end."""
+        with self._lock:
+            self.deleted_topics.lower(topic, end)
 
     def snapshot(self) -> Dispatched:
         """Take a snapshot of how far queues and index are."""
@@ -126,29 +156,72 @@ class Dispatcher:
         self.position = stopped_at
 
     def _delete_replaced(self, found: dict[tuple[bytes, int], list[EntryRun]]) -> None:
-        """Delete the queues of topics that were deleted and created again, up to that place."""
-        replaced: dict[bytes, int] = {}
-        for (name, queue_id), runs in found.items():
-            queue = self.queues.find(name.decode(errors="replace"), queue_id)
-            end = queue.end if queue is not None else 0
-            known = queue.max_physical_end if queue is not None else 0
-            for run in runs:
-                at: int = ENTRY.unpack_from(run.entries)[0]
-                if at >= known and run.first < end and not self.deleted_topics.is_deleted(name, at):
-                    replaced[name] = min(at, replaced.get(name, at))
-                    break
-                end = run.first + len(run.entries) // ENTRY_BYTES
-        for name, at in replaced.items():
+        """Delete what topics had before they were deleted and created again.
+
+        The log does not say where that was. It was after all messages of a queue whose numbers
+        restarted, and those of queues that were in use then; what is above these may be new, and
+        stays. The master knows more: see `delete_before`.
+        """
+        replaced = {
+            name
+            for (name, queue_id), runs in found.items()
+            if len(self._lives(name, queue_id, runs)) > 1
+        }
+        for name in replaced:
             topic = name.decode(errors="replace")
+            keys = {(name, queue.queue_id) for queue in self.queues if queue.topic == topic}
+            keys.update(key for key in found if key[0] == name)
+            of_queues = [self._lives_from_start(*key, found.get(key, [])) for key in keys]
+            at = max(end for lives in of_queues for _, end in lives[:-1])
+            for begin, end in sorted(life for lives in of_queues for life in lives):
+                if begin < at:
+                    at = max(at, end)
             log.info("topic replaced, as at the master topic=%s from=%d", topic, at)
-            self.deleted_topics.add(topic, PhysicalOffset(at), log_start=self.log.start)
-            self.queues.delete_topic(topic)
+            self._delete_before(topic, PhysicalOffset(at))
+
+    def _lives_from_start(
+        self, name: bytes, queue_id: int, runs: list[EntryRun]
+    ) -> list[tuple[int, int]]:
+        """Where in the log each life of a queue begins and ends."""
+        lives = self._lives(name, queue_id, runs)
+        queue = self.queues.find(name.decode(errors="replace"), queue_id)
+        if queue is not None and queue.end:
+            lives[0] = queue.physical_start, lives[0][1]
+        return lives
+
+    def _lives(self, name: bytes, queue_id: int, runs: list[EntryRun]) -> list[tuple[int, int]]:
+        """Where in the log each life of a queue begins and ends; numbers restart with each.
+
+        Of a life that began in an earlier call only the end is known.
+        """
+        # Perf: done for all that a slave copies, so it reads no file of a queue.
+        queue = self.queues.find(name.decode(errors="replace"), queue_id)
+        known = queue.max_physical_end if queue is not None else 0
+        number = queue.end if queue is not None else 0
+        lives: list[tuple[int, int]] = []
+        if queue is not None and number:
+            lives.append((known, known))
+        for run in runs:
+            at: int = ENTRY.unpack_from(run.entries)[0]
+            last, size, _ = ENTRY.unpack_from(run.entries, len(run.entries) - ENTRY_BYTES)
+            if last < known or self.deleted_topics.is_deleted(name, last):
+                continue
+            if lives and (at < known or run.first >= number):
+                lives[-1] = lives[-1][0], last + size
+            else:
+                lives.append((at, last + size))
+            number = QueueOffset(run.first + len(run.entries) // ENTRY_BYTES)
+        return lives
+
+    def _delete_before(self, topic: str, at: PhysicalOffset) -> None:
+        self.deleted_topics.add(topic, at, log_start=self.log.start)
+        self.queues.delete_topic(topic, before=at)
 
     def _feed_queues(
         self, found: dict[tuple[bytes, int], list[EntryRun]], grown: set[ConsumeQueue]
     ) -> None:
         append, count_deleted = self.queues.append, self.deleted_topics.count_deleted
-        if self.is_copy:
+        if self.position < self.copied_until:
             self._delete_replaced(found)
         with self.queues.lock:
             for (name, queue_id), runs in found.items():

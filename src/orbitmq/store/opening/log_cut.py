@@ -120,7 +120,7 @@ class LogCut:
         commit_log.cut(at, flushed=flushed)
         log.warning(
             "log cut at=%d end=%d epoch=%d saved=%s hint=the master of that epoch has another log "
-            "from there on; orbitmq store inspect shows what was cut",
+            "from there on; orbitmq cut resend sends again what was cut",
             at, cut.end, cut.epoch, cut.saved_path,
         )  # fmt: skip
         return cut

@@ -148,12 +148,12 @@ class Parts:
 
 
 def open_parts(
-    config: StoreConfig, clock: Clock, *, held: bool = False, is_copy: bool = False
+    config: StoreConfig, clock: Clock, *, held: bool = False, copied_until: int = 0
 ) -> Parts:
     """Open a store; on failure everything is released again.
 
-    With `held`, no more is visible than before; otherwise the whole log is. `is_copy` says that the
-    log is copied from a master.
+    With `held`, no more is visible than before; otherwise the whole log is. Below `copied_until`, the
+    log was copied from a master, or will be.
     """
     root = config.root.expanduser()
     with ExitStack() as resources:
@@ -165,7 +165,9 @@ def open_parts(
             cut = None
             if intent is not None and not intent.saved:
                 cut = _cut(root, intent, config, clock)
-            parts = _Opening(root, config, clock, resources, is_copy=is_copy).run(held=held)
+            parts = _Opening(root, config, clock, resources, copied_until=copied_until).run(
+                held=held
+            )
             if intent is not None:
                 parts.cut = _settle(root, intent, cut, config.modes)
         except OSError as error:
@@ -213,7 +215,13 @@ class _Opening:
     """One opening."""
 
     def __init__(
-        self, root: Path, config: StoreConfig, clock: Clock, resources: ExitStack, *, is_copy: bool
+        self,
+        root: Path,
+        config: StoreConfig,
+        clock: Clock,
+        resources: ExitStack,
+        *,
+        copied_until: int,
     ) -> None:
         self._root = root
         self._modes = modes = config.modes
@@ -261,7 +269,7 @@ class _Opening:
             deleted_topics=self._deleted_topics,
             delay_levels_ms=parse_delay_levels(config.delay_levels),
             clock=clock,
-            is_copy=is_copy,
+            copied_until=copied_until,
         )
         self._ours = self._progress_file.is_present and self._progress_file.saved.knows(
             self._checkpoint

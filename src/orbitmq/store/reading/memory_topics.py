@@ -4,6 +4,9 @@ A queue continues its numbers when its topic moves between disk and memory, eith
 disk stay readable after the move to memory, until retention deletes them; messages in memory are
 dropped by the move to disk.
 
+Messages in memory are not copied to slaves. The store of a slave keeps the numbers that its master
+reserved, for its promotion, and shows no queue of these topics to readers.
+
 Threads: all changes run under the store's append lock; reads from any thread.
 Crash: messages are lost, but their numbers are not reused; see `reserved_offsets`.
 """
@@ -11,7 +14,7 @@ Crash: messages are lost, but their numbers are not reused; see `reserved_offset
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.errors import MessageError
@@ -57,8 +60,12 @@ class MemoryTopics:
         store_host: bytes,
         last_store_ms: int,
         disk_ends: Mapping[QueueKey, QueueOffset],
+        is_copy: bool = False,
     ) -> None:
         self._reserved = reserved
+        self._is_copy = is_copy
+        # The number of the first message in a queue that had none.
+        self._first = QueueOffset(0)
         self._store_host = store_host
         self._last_store_ms = last_store_ms
         self._log = MemoryLog(config.memory_log_bytes_max, reserved.physical_bound)
@@ -91,6 +98,42 @@ class MemoryTopics:
             self.topics.add(topic)
         self._queues[key] = self._log.queue(topic, queue_id, max(bound, disk_end))
 
+    @property
+    def reserved(self) -> dict[QueueKey, QueueOffset]:
+        """The numbers below which messages of queues in memory are numbered, without moved topics."""
+        bounds, moved = self._reserved.bounds, self._reserved.on_disk
+        return {key: bound for key, bound in bounds.items() if key[0] not in moved}
+
+    def follow(self, reserved: Mapping[QueueKey, QueueOffset]) -> None:
+        """Keep the numbers that a master reserved, in the store of its slave; on disk on return.
+
+        Numbers of a queue never fall. Topics that the master does not have in memory are forgotten.
+        """
+        assert self._is_copy
+        bounds = {
+            key: max(bound, self._queues[key].end if key in self._queues else bound)
+            for key, bound in reserved.items()
+        }
+        self._reserved.write(bounds, self._log.end)
+        self._queues = {
+            (topic, queue_id): self._log.queue(topic, queue_id, bound)
+            for (topic, queue_id), bound in bounds.items()
+        }
+        self.topics = {topic for topic, _ in bounds}
+        self._moved = set()
+
+    def count_from(self, first: QueueOffset, topics: Set[str]) -> None:
+        """Number all messages from a number on; forget topics in memory other than these.
+
+        For a master that was a slave: what it followed may be outdated.
+        """
+        for topic in self.topics - topics:
+            self.forget(topic)
+        self._first = first
+        for (topic, queue_id), queue in self._queues.items():
+            if topic in self.topics and queue.end < first:
+                self._queues[topic, queue_id] = self._log.queue(topic, queue_id, first)
+
     def close(self) -> None:
         """Save where each queue ended, so that it resumes there."""
         if self._queues or self._reserved.bounds:
@@ -109,7 +152,8 @@ class MemoryTopics:
         for queue_id, disk_end in disk_ends.items():
             queue = self._queues.get((topic, queue_id))
             if queue is None or queue.end < disk_end:
-                self._queues[topic, queue_id] = self._log.queue(topic, queue_id, disk_end)
+                first = max(disk_end, self._first)
+                self._queues[topic, queue_id] = self._log.queue(topic, queue_id, first)
 
     def release(self, topic: str) -> dict[int, QueueOffset]:
         """Stop keeping a topic in memory; returns the next offsets of its queues, by id."""
@@ -123,13 +167,13 @@ class MemoryTopics:
         return ends
 
     def forget(self, topic: str) -> None:
-        """Forget a deleted topic: drop its messages, and restart its numbers at 0."""
+        """Forget a deleted topic: drop its messages, and restart its numbers."""
         self.topics.discard(topic)
         self._moved.discard(topic)
         gone = [self._queues.pop((topic, queue_id)) for queue_id in self.ends_of(topic)]
         self._log.clear(gone)
         if any(name == topic for name, _ in self._reserved.bounds):
-            self._reserve(ahead=STEP)
+            self._reserve(ahead=0 if self._is_copy else STEP)
 
     def ends_of(self, topic: str) -> dict[int, QueueOffset]:
         """Where the queues of a topic end, by id."""
@@ -163,7 +207,7 @@ class MemoryTopics:
         self._log.check_fits(sizes)
         queue = self._queues.get((name, queue_id))
         if queue is None:
-            queue = self._queues[name, queue_id] = self._log.queue(name, queue_id, QueueOffset(0))
+            queue = self._queues[name, queue_id] = self._log.queue(name, queue_id, self._first)
         # Invariant: store times never fall in a queue, whatever the clock does.
         self._last_store_ms = store_ms = max(now_ms, self._last_store_ms)
         number, offset = queue.end, self._log.end
@@ -222,12 +266,18 @@ class MemoryTopics:
     # --- reading ------------------------------------------------------------------------------
 
     def find(self, topic: str, queue_id: int) -> MemoryQueue | None:
-        """Find a queue; None if it never had messages in memory."""
-        return self._queues.get((topic, queue_id))
+        """Find a queue; None if it never had messages in memory, or this is the store of a slave."""
+        if self._is_copy:
+            return None
+        queue = self._queues.get((topic, queue_id))
+        if queue is None and self._first and topic in self.topics:
+            # Readers must not wait below the number of its first message.
+            return self._log.queue(topic, queue_id, self._first)
+        return queue
 
     def queues(self) -> list[MemoryQueue]:
-        """Every queue."""
-        return list(self._queues.values())
+        """Every queue that readers may see."""
+        return [] if self._is_copy else list(self._queues.values())
 
     def store_ms_at(self, physical_offset: int) -> int | None:
         """The store time of a record; None if it was dropped."""

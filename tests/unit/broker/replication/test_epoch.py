@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker.replication.epoch import EpochFile
+from orbitmq.broker.replication.config import BrokerRole
+from orbitmq.broker.replication.epoch import ChangedRole, EpochFile, Role
 from orbitmq.errors import StoreDamagedError, StoreError
 from orbitmq.model.queues import PhysicalOffset
 
@@ -46,6 +47,22 @@ async def test_epochs_of_a_part_of_the_log_that_was_cut_are_forgotten(tmp_path: 
     await begin(file, 5, 200)
 
     assert (await loaded(tmp_path)).began_at == {1: 100, 2: 200, 5: 200}
+
+
+async def test_a_promotion_to_the_configured_role_is_remembered_until_the_next_start(
+    tmp_path: Path,
+) -> None:
+    file = await loaded(tmp_path)
+    master = Role(0, BrokerRole.SYNC_MASTER)
+    promoted = ChangedRole(master, configured=master, since_ms=1234)
+    await file.begin(1, PhysicalOffset(100), role=promoted)
+
+    restarted = await loaded(tmp_path)
+    await restarted.take_role(None)
+
+    assert restarted.role(master) == master
+    assert restarted.promoted_ms == 1234
+    assert (await loaded(tmp_path)).promoted_ms is None
 
 
 async def test_an_epoch_that_is_not_larger_does_not_begin(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orbitmq.broker.statistics.group_progress import Lag
 from orbitmq.model.queues import MessageQueue
+from orbitmq.model.topics import TopicConfig
 from tests.unit.broker.groups.clients import consumer, heartbeat, subscription
 from tests.unit.broker.parts import broker_parts
 
@@ -54,6 +55,20 @@ async def test_a_queue_that_a_group_never_read_has_no_lag(tmp_path: Path) -> Non
         lag = parts.progress.lag("g", parts.topics.require("orders"))
 
         assert lag == Lag(messages=0, in_flight=0, ready=0, waits_ms=0, queued_ms=0)
+
+
+async def test_numbers_that_a_promotion_skipped_in_memory_are_no_lag(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        topic = TopicConfig(name="orders", attributes={"orbitmq.storage": "memory"})
+        parts.store.begin_reign(1, {"orders"})
+        parts.store.keep_in_memory("orders")
+        parts.offsets.commit("g", "orders", 0, 5)
+        await parts.put(2)
+
+        (shown,) = parts.progress.by_queue("g", topic, 1).values()
+
+        assert shown.broker_offset - shown.consumer_offset == 2
+        assert parts.progress.lag("g", topic).messages == 2
 
 
 async def test_time_spans_show_how_long_the_next_message_has_waited(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -9,15 +10,16 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from orbitmq.broker.statistics.metrics import Metrics, Tables, Waiting
-from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
+from orbitmq.broker.statistics.replication_metrics import ReplicationFigures, SlaveFigures
 from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
+from orbitmq.model.queues import PhysicalOffset
 from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
-from tests.unit.broker.parts import BrokerParts, broker_parts
+from tests.unit.broker.parts import BrokerParts, broker_parts, figures_of_master
 
 NODE = {"cluster": "c", "node_type": "broker", "node_id": "b"}
 
 
-def metrics_of(parts: BrokerParts) -> Metrics:
+def metrics_of(parts: BrokerParts, replication: ReplicationFigures | None = None) -> Metrics:
     return Metrics(
         permission=lambda: 6,
         labels=NODE,
@@ -40,9 +42,7 @@ def metrics_of(parts: BrokerParts) -> Metrics:
             checks=4,
             given_up=1,
         ),
-        replication=lambda: ReplicationFigures(
-            lags={"10.0.0.1:3": 700}, awaited=2, near=1, given_up=5
-        ),
+        replication=lambda: replication or figures_of_master(),
         clock=parts.clock,
     )
 
@@ -72,10 +72,71 @@ async def test_transactions_are_shown(tmp_path: Path) -> None:
         assert scraped.value("orbitmq_transaction_oldest_ms") == 1500
         assert scraped.value("orbitmq_transaction_checks_total") == 4
         assert scraped.value("orbitmq_transactions_given_up_total") == 1
-        assert scraped.value("orbitmq_slaves_awaited") == 2
-        assert scraped.value("orbitmq_slaves_near") == 1
-        assert scraped.value("orbitmq_slave_lag_bytes", slave="10.0.0.1:3") == 700
-        assert scraped.value("orbitmq_shown_without_copies_total") == 5
+
+
+async def test_a_master_shows_its_role_its_log_and_what_each_slave_has(tmp_path: Path) -> None:
+    of_ours = SlaveFigures(
+        broker_id=1,
+        address="10.0.0.1:10911",
+        copied=PhysicalOffset(300),
+        lag_bytes=700,
+        is_near=True,
+    )
+    official = replace(of_ours, broker_id=None, address="10.0.0.2:3", lag_bytes=800, is_near=False)
+    figures = figures_of_master(
+        slaves=(of_ours, official),
+        lag_ms=lambda copied: 1500 if copied == 300 else None,
+        awaited=2,
+        near=1,
+        given_up=5,
+    )
+    async with broker_parts(tmp_path) as parts:
+        scraped = Scraped(metrics_of(parts, figures))
+
+    role = {"role": "SYNC_MASTER", "id": "0", "address": "10.0.0.9:10911"}
+    assert scraped.value("orbitmq_broker_role", **role) == 1
+    assert scraped.value("orbitmq_is_master") == 1
+    assert scraped.value("orbitmq_epoch") == 2
+    assert scraped.value("orbitmq_log_start_offset") == 100
+    assert scraped.value("orbitmq_log_end_offset") == 1000
+    assert scraped.value("orbitmq_log_visible_offset") == 900
+    assert scraped.value("orbitmq_slaves_connected") == 2
+    assert scraped.value("orbitmq_slaves_awaited") == 2
+    assert scraped.value("orbitmq_slaves_near") == 1
+    assert scraped.value("orbitmq_shown_without_copies_total") == 5
+    first = {"slave": "1", "address": "10.0.0.1:10911"}
+    second = {"slave": "", "address": "10.0.0.2:3"}
+    assert scraped.value("orbitmq_slave_copied_offset", **first) == 300
+    assert scraped.value("orbitmq_slave_lag_bytes", **first) == 700
+    assert scraped.value("orbitmq_slave_lag_seconds", **first) == 1.5
+    assert scraped.value("orbitmq_slave_near", **first) == 1
+    assert scraped.value("orbitmq_slave_lag_bytes", **second) == 800
+    assert scraped.value("orbitmq_slave_near", **second) == 0
+    assert scraped.value("orbitmq_master_linked", master="") is None
+
+
+async def test_a_slave_shows_whom_it_follows_and_what_that_master_had(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        figures = figures_of_master(
+            role="SLAVE",
+            broker_id=1,
+            is_slave=True,
+            is_master=False,
+            master="10.0.0.8:10911",
+            is_linked=True,
+            master_end=2000,
+            master_heard_ms=parts.clock.now_ms() - 2500,
+        )
+        scraped = Scraped(metrics_of(parts, figures))
+
+    master = {"master": "10.0.0.8:10911"}
+    role = {"role": "SLAVE", "id": "1", "address": "10.0.0.9:10911"}
+    assert scraped.value("orbitmq_broker_role", **role) == 1
+    assert scraped.value("orbitmq_is_master") == 0
+    assert scraped.value("orbitmq_master_linked", **master) == 1
+    assert scraped.value("orbitmq_master_log_end_offset", **master) == 2000
+    assert scraped.value("orbitmq_master_silence_seconds", **master) == 2.5
+    assert scraped.value("orbitmq_slaves_near") is None
 
 
 async def test_messages_are_shown_by_topic_and_by_group(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitmq.broker.topics.attributes import changed_attributes, is_kept_in_memory
+from orbitmq.broker.topics.attributes import changed_attributes
 from orbitmq.errors import TopicRefusedError
 from orbitmq.model.topics import TopicConfig
 
@@ -19,8 +19,8 @@ def test_attributes_are_set_changed_and_removed() -> None:
 
 
 def test_an_attribute_keeps_a_topic_in_memory() -> None:
-    assert is_kept_in_memory(TopicConfig(name="a", attributes={"orbitmq.storage": "memory"}))
-    assert not is_kept_in_memory(TopicConfig(name="a"))
+    assert TopicConfig(name="a", attributes={"orbitmq.storage": "memory"}).is_in_memory
+    assert not TopicConfig(name="a").is_in_memory
 
 
 def test_the_given_attributes_are_not_modified() -> None:

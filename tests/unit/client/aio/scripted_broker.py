@@ -17,6 +17,7 @@ from orbitmq.model.routes import BrokerGroup, QueueRoute, TopicRoute
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.offsets import OffsetReply
 from orbitmq.protocol.requests.pulling import PullMessages, PullReply
 from orbitmq.record.properties import encode_properties
 from orbitmq.transport.config import ServerConfig
@@ -76,6 +77,7 @@ class ScriptedBroker:
             {
                 **dict.fromkeys(codes, self._pull),
                 RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
             },
             config=ServerConfig(bind_address="127.0.0.1", shutdown_grace_seconds=1),
         )
@@ -110,6 +112,10 @@ class ScriptedBroker:
     async def _pull(self, _: Connection, request: Command) -> Command:
         self.pulls.append((request.code, PullMessages.decode(request.fields)))
         return (await self.answers.get())(request)
+
+    def _search(self, _: Connection, request: Command) -> Command:
+        # Whatever was read is older than all that is asked for.
+        return request.reply(OffsetReply(offset=Long(100)))
 
     def _route(self, _: Connection, request: Command) -> Command:
         route = TopicRoute(

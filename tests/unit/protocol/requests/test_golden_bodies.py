@@ -49,7 +49,12 @@ from orbitmq.protocol.requests.groups import (
 )
 from orbitmq.protocol.requests.key_values import KeyValueTable
 from orbitmq.protocol.requests.locking import LockedQueues, QueuesToLock
-from orbitmq.protocol.requests.metadata import ConsumeModeTable, TimerMetrics
+from orbitmq.protocol.requests.metadata import (
+    ConsumeModeTable,
+    ReservedNumbers,
+    StoreTables,
+    TimerMetrics,
+)
 from orbitmq.protocol.requests.offsets import ListedQueueOffset, QueueOffsetList, QueueOffsetTable
 from orbitmq.protocol.requests.pending import PendingCounts, PendingMessage, PendingPage
 from orbitmq.protocol.requests.queries import QueueEntries, QueueEntry
@@ -237,6 +242,14 @@ CLIENTS: list[Row] = [
         b'{"addr":"1.2.3.4:5","diff":2,"inSync":true,"slaveAckOffset":5,"transferFromWhere":6,'
         b'"transferredByteInSecond":3}',
         "",
+    ),
+    (
+        # As a master of ours shows a slave of ours.
+        SlaveLink(address="1.2.3.4:5", broker_id=1, broker_address="1.2.3.4:10921", lag_ms=1500),
+        b'{"addr":"1.2.3.4:5","diff":0,"inSync":false,"slaveAckOffset":0,"transferFromWhere":0,'
+        b'"transferredByteInSecond":0,"slaveBrokerId":1,"slaveBrokerAddr":"1.2.3.4:10921",'
+        b'"slaveLagMillis":1500}',
+        "of ours",
     ),
     (
         QueuesToLock(client_id="c", consumer_group="g", queues=[QUEUE]),
@@ -515,6 +528,7 @@ OWN: list[Row] = [
                 heard_ms=12,
                 slaves_awaited=13,
                 slaves=14,
+                permission=4,
             ),
             is_linked=True,
             failure="f",
@@ -522,13 +536,18 @@ OWN: list[Row] = [
         b'{"brokerName":"b","brokerId":1,"address":"127.0.0.1:5","role":"SLAVE","isMaster":false,'
         b'"epoch":2,"epochs":[{"epoch":2,"offset":3,"formerId":4}],"logStart":5,"logEnd":6,'
         b'"flushed":7,"visible":8,"master":{"address":"127.0.0.1:9","role":"SYNC_MASTER",'
-        b'"logEnd":10,"visible":11,"heardMs":12,"slavesAwaited":13,"slaves":14},"isLinked":true,'
+        b'"logEnd":10,"visible":11,"heardMs":12,"slavesAwaited":13,"slaves":14,"permission":4},"isLinked":true,'
         b'"failure":"f","differsFrom":null}',
         "",
     ),
     (
         QueueEnds(log_end=1, ends={"T": {2: 3}}, has_more=True),
         b'{"logEnd":1,"ends":{"T":{"2":3}},"hasMore":true}',
+        "",
+    ),
+    (
+        StoreTables(reserved=[ReservedNumbers("T", 1, 2)], deleted={"D": 3}, log_start=4),
+        b'{"reserved":[["T",1,2]],"deleted":{"D":3},"logStart":4}',
         "",
     ),
     (

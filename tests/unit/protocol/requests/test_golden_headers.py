@@ -522,9 +522,10 @@ STAGED_WRITES = [
             visible=Long(7),
             wait_ms=8,
             epoch=Long(9),
+            tables="1.2.3,4.5.6,7",
         ),
         "brokerName=b brokerId=1 brokerAddr=127.0.0.1:5 link=127.0.0.1:6 isFlushed=true visible=7 "
-        "waitMillis=8 epoch=9",
+        "waitMillis=8 epoch=9 tables=1.2.3,4.5.6,7",
     ),
     row(
         REPLY,
@@ -538,9 +539,11 @@ STAGED_WRITES = [
             role="SYNC_MASTER",
             slaves_awaited=6,
             slaves=7,
+            tables="8.9.10,11.12.13,14",
+            permission=4,
         ),
         "visible=1 logStart=2 logEnd=3 logFileBytes=4 isMaster=true epoch=5 role=SYNC_MASTER "
-        "slavesAwaited=6 slaves=7",
+        "slavesAwaited=6 slaves=7 tables=8.9.10,11.12.13,14 permission=4",
     ),
     row(
         21_302,
@@ -559,6 +562,7 @@ STAGED_WRITES = [
     ),
     row(21_304, replication.ListQueueEnds(after="T", limit=1), "after=T limit=1"),
     row(21_305, locking.ListQueueLocks()),
+    row(21_306, metadata.ListStoreTables()),
     row(21_101, transactions.ListTransactions(limit=9), "limit=9", note="all"),
     row(
         21_101,

@@ -55,6 +55,13 @@ class Site:
         for _ in range(count):
             self._producer.send(Message(self.topic, body), queue=self.queue(queue))
 
+    def skip_numbers(self) -> int:
+        """Have the topic in memory, at a master that was promoted; returns its next number."""
+        store = self.cluster._brokers["broker-a"]._broker.store
+        store.keep_in_memory(self.topic)
+        store.begin_reign(1, {*store.memory_topics})
+        return store.end_of(self.topic, 0)
+
     def reader(self, clock: ManualClock | None = None, /, **options: str) -> StreamReader:
         subscribed = {"subscribe": self.topic}
         if options.keys() & {"subscribe", "subscribePattern", "assign"}:
@@ -188,6 +195,21 @@ def test_one_of_the_limits_is_reported_to_spark(
     site: Site, options: dict[str, str], limit: object
 ) -> None:
     assert site.reader(**options).getDefaultReadLimit() == limit
+
+
+def test_a_limit_does_not_count_numbers_that_a_promotion_skipped_in_memory(site: Site) -> None:
+    reader = site.reader(failOnDataLoss="false", maxOffsetsPerTrigger="3")
+    start = reader.initialOffset()
+    first = site.skip_numbers()
+    site.send(5)
+
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    following = reader.latestOffset(end, reader.getDefaultReadLimit())
+
+    assert rows_of(reader, start, end) == [QueueRange(site.queue(), first, first + 3)]
+    assert rows_of(reader, end, following) == [QueueRange(site.queue(), first + 3, first + 5)]
+    with pytest.raises(DataLossError, match="gone"):
+        rows_of(site.reader(), start, end)
 
 
 def test_a_limit_of_bytes_counts_stored_sizes(site: Site) -> None:

@@ -225,12 +225,13 @@ def test_a_topic_that_may_not_be_created_fails_rows_with_sharding_keys(topics: T
 
 def test_an_unreachable_cluster_fails_the_task() -> None:
     with Cluster(in_memory=True) as cluster, Topics(cluster) as topics:
-        options = _options(topics, topic=topics.create(), retries=1)
-        _write(options, {"body": [b"a"]})
+        topic = topics.create()
+        _write(_options(topics, topic=topic), {"body": [b"a"]})
         cluster.faults.kill_broker("broker-a")
 
+        impatient = _options(topics, topic=topic, retries=1, send_timeout_ms=1000)
         with pytest.raises(RowError, match=r"could not write row 0 .*broker-a"):
-            _write(options, {"body": [b"b"]})
+            _write(impatient, {"body": [b"b"]})
         writers.stop_clients()
 
 

@@ -17,7 +17,13 @@ import msgspec
 
 from orbitmq import java_json
 from orbitmq.client.aio.admin.groups import lag_of
-from orbitmq.errors import ClusterMissingError, NotSupportedError, RemoteError
+from orbitmq.errors import (
+    ClusterMissingError,
+    MasterMissingError,
+    NotSupportedError,
+    RemoteError,
+    SettingsError,
+)
 from orbitmq.model.names import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
@@ -74,6 +80,8 @@ class Obstacles:
 
     # No other broker has them, or may be sent to.
     only_here: tuple[str, ...] = ()
+    # Brokers that have one of those, and take no messages: they are drained, too.
+    read_only: tuple[str, ...] = ()
     # Their producers stay with the brokers that an operator listed.
     ordered: tuple[str, ...] = ()
 
@@ -139,11 +147,18 @@ class Draining:
             if address is not None and broker in {name, address}:
                 slaves = tuple(one for number, one in group.addresses.items() if number)
                 return BrokerToDrain(name=name, address=address, slaves=slaves)
+            if broker == name:
+                raise MasterMissingError(name)
+            if broker in group.addresses.values():
+                raise SettingsError(
+                    f"the broker {broker} is a slave of {name}", hint=f"name its master: {name}"
+                )
         raise ClusterMissingError("master", broker, there=await self._reach.masters())
 
     async def obstacles(self, broker: BrokerToDrain) -> Obstacles:
         """Find the topics whose sends would fail."""
         own = await self._users_topics(broker)
+        read_only: set[str] = set()
         at_once = asyncio.Semaphore(_TOPICS_AT_ONCE)
 
         async def look(topic: str) -> tuple[bool, bool]:
@@ -151,16 +166,17 @@ class Draining:
                 route = await self._reach.name_servers.route(topic)
             listed = (part.rpartition(":")[0] for part in (route.order_config or "").split(";"))
             masters = {one.name for one in route.brokers if MASTER_ID in one.addresses}
-            elsewhere = any(
-                part.permission & Permission.WRITE and part.broker_name in masters - {broker.name}
-                for part in route.queues
-            )
+            others = [one for one in route.queues if one.broker_name in masters - {broker.name}]
+            elsewhere = any(one.permission & Permission.WRITE for one in others)
+            if not elsewhere:
+                read_only.update(one.broker_name for one in others)
             return elsewhere, broker.name in listed
 
         names = sorted(name for name, config in own.items() if config.is_writable)
         found = dict(zip(names, await asyncio.gather(*map(look, names)), strict=True))
         return Obstacles(
             only_here=tuple(name for name, (elsewhere, _) in found.items() if not elsewhere),
+            read_only=tuple(sorted(read_only)),
             ordered=tuple(name for name, (_, ordered) in found.items() if ordered),
         )
 

@@ -57,7 +57,7 @@ class Messages:
 
     async def all_by_id(self, topic: str, message_id: str) -> list[ReceivedMessage]:
         """Find all messages of a topic that have an id of either kind; none is no error."""
-        found = await self._find(topic, message_id, 32, 0, _END_OF_TIME_MS, is_unique=True)
+        found = await self.by_unique_id(topic, message_id)
         if found:
             return found
         try:
@@ -65,6 +65,10 @@ class Messages:
         except (ProtocolError, RemoteError):
             return []
         return [message] if message is not None and message.stored_queue.topic == topic else []
+
+    async def by_unique_id(self, topic: str, unique_id: str) -> list[ReceivedMessage]:
+        """Find all messages of a topic that have the id that a producer gave them."""
+        return await self._find(topic, unique_id, 32, 0, _END_OF_TIME_MS, is_unique=True)
 
     async def by_key(
         self,

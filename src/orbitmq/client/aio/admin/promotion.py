@@ -18,6 +18,7 @@ from orbitmq import java_json
 from orbitmq.client.aio.admin.undone_batches import UndoneBatches, undone_batches
 from orbitmq.errors import (
     ClusterMissingError,
+    NameServersUnreachableError,
     NotSupportedError,
     OrbitError,
     PromotionError,
@@ -27,6 +28,7 @@ from orbitmq.errors import (
     TransportError,
 )
 from orbitmq.model.routes import MASTER_ID, ClusterView
+from orbitmq.model.topics import Permission
 from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.replication import (
     ListQueueEnds,
@@ -38,6 +40,7 @@ from orbitmq.protocol.requests.replication import (
 )
 from orbitmq.protocol.requests.routing import GetClusterView
 from orbitmq.protocol.requests.statistics import GetRuntime
+from orbitmq.protocol.requests.topics import ListTopicConfigs, TopicConfigTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from orbitmq.protocol.requests.staged_writes import QueryPage, QuerySummary
 
 SLAVE: Final = "SLAVE"
+PERMISSION_OPTION: Final = "brokerPermission"
 _ASK_TIMEOUT_MS: Final = 3_000
 # The slave syncs its log first.
 _PROMOTE_TIMEOUT_MS: Final = 60_000
@@ -133,6 +137,8 @@ class PromotionPlan:
     kept: Mapping[str, Mapping[int, int]]
     # Exactly-once batches that the slave's log lacks, as far as others know of them.
     undone: tuple[UndoneBatches, ...]
+    # Topics in memory: all their messages are lost, as they are not copied.
+    memory_topics: tuple[str, ...]
     # Why it should not be done; only `force` does it all the same.
     obstacles: tuple[str, ...]
 
@@ -141,6 +147,17 @@ class PromotionPlan:
         """Whether anything is known of what the old master had."""
         seen = self.slave.master if self.slave.epoch == self.epoch - 1 else None
         return seen is not None or any(one.is_master for one in self.others)
+
+    @property
+    def permission(self) -> int | None:
+        """What clients might do at the old master, as `brokerPermission`; None if nobody knows."""
+        seen = self.slave.master if self.slave.epoch == self.epoch - 1 else None
+        return seen.permission if seen is not None else None
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the old master took no messages, which the new one then does not either."""
+        return self.permission is not None and not self.permission & Permission.WRITE
 
     @property
     def slaves_awaited(self) -> int:
@@ -217,6 +234,7 @@ class Promotion:
             lost_messages=tuple(await self._lost_messages(kept, lost)),
             kept=kept,
             undone=tuple(await self._undone(broker, batches, lost)),
+            memory_topics=await self._memory_topics(standing.address),
             obstacles=(
                 *_obstacles(standing, others),
                 *_outdated(standing, newest),
@@ -243,6 +261,7 @@ class Promotion:
         reply = await self._reach.ask(plan.slave.address, asked, timeout_ms=_PROMOTE_TIMEOUT_MS)
         log_end = PromoteReply.decode(reply.fields).log_end
         await self._until_master(plan)
+        await self._keep_permission(plan)
         return Promoted(
             address=plan.slave.address,
             epoch=plan.epoch,
@@ -250,12 +269,24 @@ class Promotion:
             unaware=tuple(await self._until_known(plan)),
         )
 
+    async def _keep_permission(self, plan: PromotionPlan) -> None:
+        """Let clients do what they might do at the old master: a drain goes on, or stays undone."""
+        if plan.permission is None:
+            return
+        address, wanted = plan.slave.address, str(plan.permission)
+        options = await self._brokers.options(address)
+        if options.get(PERMISSION_OPTION) != wanted:
+            await self._brokers.set_options(address, {PERMISSION_OPTION: wanted})
+
     # --- the group ------------------------------------------------------------------------------
 
     async def _group_at(self, address: str) -> _Group:
         found = await self._member(MASTER_ID, address)
         if found.standing is None:
-            raise PromotionError(f"{address} cannot be promoted: {found.problem}")
+            raise PromotionError(
+                f"{address} cannot be promoted: {found.problem}",
+                hint="give the name of its group, or the address of a slave that runs",
+            )
         known = {address: found.standing.broker_id}
         return await self._group(found.standing.broker_name, known, is_needed=False)
 
@@ -293,15 +324,22 @@ class Promotion:
     async def _views(self, *, is_needed: bool) -> list[ClusterView]:
         """The cluster as each name server knows it; raises if none answers, but one must."""
         asked = GetClusterView(with_epochs=True, with_missing_brokers=True)
-        views, failure = [], None
-        for address in self._reach.name_servers.addresses:
+
+        async def view_of(address: str) -> ClusterView | OrbitError:
             try:
                 reply = await self._reach.ask(address, asked, timeout_ms=_ASK_TIMEOUT_MS)
-                views.append(java_json.decode(reply.body, ClusterView))
+                return java_json.decode(reply.body, ClusterView)
             except OrbitError as error:
-                failure = error
-        if not views and failure is not None and is_needed:
-            raise failure
+                return error
+
+        answers = await asyncio.gather(*map(view_of, self._reach.name_servers.addresses))
+        views = [one for one in answers if isinstance(one, ClusterView)]
+        failures = [one for one in answers if isinstance(one, OrbitError)]
+        if not views and failures and is_needed:
+            unreachable = [one for one in failures if isinstance(one, TransportError)]
+            if len(unreachable) == len(failures):
+                raise NameServersUnreachableError(unreachable) from failures[-1]
+            raise failures[-1]
         return views
 
     async def _all(self, addresses: Mapping[str, int]) -> list[Member]:
@@ -329,6 +367,10 @@ class Promotion:
         except OrbitError:
             return False
         return True
+
+    async def _memory_topics(self, address: str) -> tuple[str, ...]:
+        table = await self._reach.ask_for(address, ListTopicConfigs(), TopicConfigTable)
+        return tuple(sorted(name for name, topic in table.topics.items() if topic.is_in_memory))
 
     # --- queues ---------------------------------------------------------------------------------
 
@@ -384,9 +426,12 @@ class Promotion:
     async def _batches(self, brokers: Mapping[str, str]) -> dict[str, list[QuerySummary]]:
         """What brokers know of exactly-once batches; those that do not answer are left out."""
         found: dict[str, list[QuerySummary]] = {}
-        for name, address in brokers.items():
+
+        async def look(name: str, address: str) -> None:
             with suppress(TransportError, RemoteError):
                 found[name] = (await self._queries.at(address)).queries
+
+        await asyncio.gather(*(look(name, address) for name, address in brokers.items()))
         return found
 
     # --- the new master -------------------------------------------------------------------------
@@ -414,7 +459,8 @@ class Promotion:
         end_ms = clock.monotonic_ms() + _ASK_TIMEOUT_MS
         unaware = list(self._reach.name_servers.addresses)
         while unaware:
-            unaware = [one for one in unaware if not await self._names_master(one, plan)]
+            are_aware = await asyncio.gather(*(self._names_master(one, plan) for one in unaware))
+            unaware = [one for one, aware in zip(unaware, are_aware, strict=True) if not aware]
             if not unaware or clock.monotonic_ms() >= end_ms:
                 break
             await clock.sleep_ms(_LOOK_MS)
@@ -451,7 +497,9 @@ def _choose(broker: str, members: Iterable[Member], wanted: str | None) -> Membe
             if one.standing is not None and one.standing.is_master:
                 raise PromotionError(
                     f"{broker} has no slave that answers; its master is {one.address}, at epoch "
-                    f"{one.standing.epoch}"
+                    f"{one.standing.epoch}",
+                    hint="if it was promoted just now, there is nothing to do; to replace it, "
+                    "start a slave first",
                 )
         reasons = "; ".join(f"{one}: {one.problem}" for one in members if one.problem)
         raise PromotionError(

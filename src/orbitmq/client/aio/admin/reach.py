@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq import java_json
-from orbitmq.errors import ClusterMissingError
+from orbitmq.errors import ClusterMissingError, MasterMissingError
 from orbitmq.model.names import retry_topic
 from orbitmq.model.routes import MASTER_ID
 from orbitmq.protocol.command import Command
@@ -109,6 +109,8 @@ class Reach:
         masters = self._masters(view, None)
         if name not in masters:
             self._note([one for one in view.missing_brokers or () if one.name == name])
+            if name in view.brokers:
+                raise MasterMissingError(name)
             raise ClusterMissingError("broker", name, there=masters)
         return masters[name]
 

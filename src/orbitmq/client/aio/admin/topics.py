@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from orbitmq import java_json
-from orbitmq.errors import ClusterMissingError, NotSupportedError, RemoteError
+from orbitmq.errors import (
+    ClusterMissingError,
+    NotSupportedError,
+    RemoteError,
+    RouteNotFoundError,
+    TransportError,
+)
 from orbitmq.model.names import check_topic
 from orbitmq.model.topics import TopicConfig
 from orbitmq.protocol.codes import ResponseCode
@@ -93,19 +100,20 @@ class Topics:
     ) -> dict[str, str]:
         """Create or change a topic, on all masters of a cluster or on one broker.
 
-        On a broker that has the topic, omitted arguments keep their values; a new topic gets 8
-        queues that can be read and written. Pass `write_queues` if their number differs from
-        that of the queues to read. Returns the changed brokers: address by name.
+        On a broker that has the topic, omitted arguments keep their values; on others they are
+        those of `settings_elsewhere`. Pass `write_queues` if their number differs from that of the
+        queues to read. Returns the changed brokers: address by name.
         """
         check_topic(topic)
         masters = await self._reach.targets(cluster, broker)
+        elsewhere: TopicConfig | None = None
         order: dict[str, int] = {}
         for name, address in masters.items():
+            changes = attributes
             old = await self._find_at(address, topic)
             if old is None:
-                old = TopicConfig(
-                    name=topic, read_queues=NEW_TOPIC_QUEUES, write_queues=NEW_TOPIC_QUEUES
-                )
+                old = elsewhere = elsewhere or await self.settings_elsewhere(topic)
+                changes = _attributes_of_new(old.attributes, attributes)
             header = UpdateTopic(
                 topic=topic,
                 template_topic=_TEMPLATE,
@@ -115,7 +123,7 @@ class Topics:
                 filter_type="SINGLE_TAG",
                 unit_flag=old.unit_flag,
                 order=old.order if ordered is None else ordered,
-                attributes=attributes or None,
+                attributes=changes or None,
             )
             if header.order:
                 order[await self._reach.require_name(name)] = header.write_queues
@@ -123,6 +131,19 @@ class Topics:
         if order:
             await self._put_order(topic, order)
         return masters
+
+    async def settings_elsewhere(self, topic: str) -> TopicConfig:
+        """The settings that a topic gets on one more broker: as on the first that has it.
+
+        A new topic gets 8 queues that can be read and written.
+        """
+        with suppress(RouteNotFoundError):
+            for _, address in sorted((await self._reach.masters_of(topic)).items()):
+                with suppress(TransportError):
+                    found = await self._find_at(address, topic)
+                    if found is not None:
+                        return found
+        return TopicConfig(name=topic, read_queues=NEW_TOPIC_QUEUES, write_queues=NEW_TOPIC_QUEUES)
 
     async def _put_order(self, topic: str, counts: Mapping[str, int]) -> None:
         """Publish how many ordered queues each broker has; entries of other brokers stay."""
@@ -226,3 +247,12 @@ class Topics:
         for reply in replies.values():
             groups.update(java_json.decode(reply.body, GroupNames).groups)
         return sorted(groups)
+
+
+def _attributes_of_new(elsewhere: Mapping[str, str], changes: str) -> str:
+    """What to set where a topic is new, so that it has the attributes it has elsewhere, changed."""
+    asked = [change.strip() for change in changes.split(",") if change.strip()]
+    named = {change[1:].partition("=")[0] for change in asked}
+    kept = [f"+{name}={value}" for name, value in elsewhere.items() if name not in named]
+    # A topic that is new has nothing to take away.
+    return ",".join(kept + [one for one in asked if not (one[0] == "-" and one[1:] in elsewhere)])

@@ -2,9 +2,11 @@
 
 A topic that was deleted and created again numbers its messages from 0, and a broker that crashed
 may have lost its newest ones. Asked for an offset after the end, brokers of RocketMQ suggest the
-end, which skips what the queue has. So a consumer remembers when the last message that it pulled of a queue
-was stored, and resumes at the first one stored later, as the master knows: slaves may lag. The same is checked after the topic was
-missing, since the new queue may be longer than the old one.
+end, which skips what the queue has. So a consumer remembers when the last message that it pulled of
+a queue was stored, and resumes at the first one stored later, as the master knows: slaves may lag.
+The same is checked after the topic was missing, since the new queue may be longer than the old one,
+and when another broker of the group sends the next messages: a slave that was promoted may have
+lacked what was read.
 
 If the consumer has pulled nothing yet, only its group knows how far the old queue was read. Then a
 queue that still has its first message is read from there: rather twice than not at all.
@@ -28,9 +30,19 @@ class TimeCalls(Protocol):
     """Calls to brokers about the times of messages."""
 
     async def offset_at(
-        self, queue: MessageQueue, timestamp_ms: int, *, at_master: bool = False
+        self,
+        queue: MessageQueue,
+        timestamp_ms: int,
+        *,
+        at_master: bool = False,
+        address: str | None = None,
     ) -> int:
-        """Fetch the offset of the first message stored at a time or later."""
+        """Fetch the offset of the first message stored at a time or later, maybe at one broker."""
+
+    async def stored_ms_of(
+        self, queue: MessageQueue, offset: int, *, group: str, address: str
+    ) -> int | None:
+        """Fetch when a message was stored, from one broker; None if it has none there."""
 
 
 class PulledMessage(Protocol):
@@ -43,6 +55,14 @@ class PulledMessage(Protocol):
     @property
     def store_ms(self) -> int:
         """When its broker stored it."""
+
+
+class PulledFrom(Protocol):
+    """The reply to a pull."""
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next pull starts."""
 
 
 class MovedOffset(Protocol):
@@ -69,6 +89,8 @@ class _Position:
     # The last message that was pulled. Not the message itself, which would keep its whole pull.
     last_offset: int = -1
     last_stored_ms: int | None = None
+    # The broker that sent it.
+    address: str | None = None
     was_missing: bool = False
     # Whether a user chose the offset, and nothing was pulled since.
     is_chosen: bool = False
@@ -93,11 +115,19 @@ class QueueLives:
         is_chosen = self._chosen.pop(queue, None) == offset
         self._positions[queue] = _Position(offset, is_chosen=is_chosen)
 
-    def note_pull(self, queue: MessageQueue, next_offset: int, last: PulledMessage | None) -> None:
-        """Record a pull: where the next one starts, and the last message that the broker sent."""
+    def note_pull(
+        self,
+        queue: MessageQueue,
+        next_offset: int,
+        last: PulledMessage | None,
+        address: str | None = None,
+    ) -> None:
+        """Record a pull: where the next one starts, and the last message that a broker sent."""
         position = self._positions.get(queue)
         if position is None:
             position = self._positions[queue] = _Position(next_offset)
+        if last is not None or next_offset > position.next_offset:
+            position.address = address
         position.next_offset = next_offset
         position.is_chosen = False
         if last is not None:
@@ -166,6 +196,45 @@ class QueueLives:
             queue.topic,
             queue.broker_name,
             queue.queue_id,
+            offset,
+            later,
+        )
+        return later
+
+    async def differs_at(
+        self, queue: MessageQueue, offset: int, pulled: PulledFrom, address: str
+    ) -> int | None:
+        """Return where to resume if a broker has other messages than were read, else None.
+
+        To be asked about each pull before its messages are used. Asks the broker if another one sent
+        those before.
+        """
+        position = self._positions.get(queue)
+        if (
+            position is None
+            or position.address in (None, address)
+            or position.last_stored_ms is None
+            or position.next_offset != offset
+            or pulled.next_offset <= offset
+        ):
+            return None
+        later = await self._calls.offset_at(queue, position.last_stored_ms + 1, address=address)
+        if later > position.last_offset:
+            return None
+        # Compat: RocketMQ 4 finds the nearest message, which may be the one that was read.
+        stored_ms = await self._calls.stored_ms_of(
+            queue, position.last_offset, group=self._group, address=address
+        )
+        if stored_ms == position.last_stored_ms:
+            return None
+        log.warning(
+            "another broker has other messages there, reading them: a slave that lacked what was read "
+            "became the master group=%s topic=%s broker=%s queue=%d address=%s offset=%d next=%d",
+            self._group,
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            address,
             offset,
             later,
         )

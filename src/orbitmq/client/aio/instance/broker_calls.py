@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from orbitmq import java_json
+from orbitmq.client.core.consuming.received_message import received_messages
 from orbitmq.errors import (
     BrokerUnknownError,
     CallTimeoutError,
@@ -46,6 +47,7 @@ from orbitmq.protocol.requests.offsets import (
     OldestTimeReply,
     SearchOffset,
 )
+from orbitmq.protocol.requests.pulling import PullFlag, PullMessages
 from orbitmq.protocol.requests.queries import FindMessages, ReadMessage
 from orbitmq.protocol.requests.retries import SendBack
 from orbitmq.protocol.requests.sending import RecallMessage, RecallReply
@@ -58,7 +60,6 @@ if TYPE_CHECKING:
     from orbitmq.model.subscriptions import Subscription
     from orbitmq.protocol.command import Command
     from orbitmq.protocol.headers import Header
-    from orbitmq.protocol.requests.pulling import PullMessages
     from orbitmq.protocol.requests.transactions import EndTransaction
     from orbitmq.transport.rpc_client import RpcClient
 
@@ -345,11 +346,13 @@ class BrokerCalls:
         timestamp_ms: int,
         *,
         at_master: bool = False,
+        address: str | None = None,
         timeout_ms: float | None = None,
     ) -> int:
         """Return the offset of the first message stored at a time or later.
 
-        A slave, which may lag, is asked if the master does not answer, unless `at_master`.
+        A slave, which may lag, is asked if the master does not answer, unless `at_master`. With an
+        `address` only the broker there is asked.
         """
         header = SearchOffset(
             topic=queue.topic,
@@ -357,6 +360,9 @@ class BrokerCalls:
             timestamp_ms=Long(timestamp_ms),
             broker_name=queue.broker_name,
         )
+        if address is not None:
+            reply = await self._call(address, header, timeout_ms=timeout_ms)
+            return OffsetReply.decode(reply.fields).offset
         return await self._offset(queue, header, timeout_ms, at_master=at_master)
 
     async def oldest_ms(
@@ -369,6 +375,28 @@ class BrokerCalls:
         reply, _ = await self._call_group(queue, header, timeout_ms=timeout_ms)
         stored_ms = OldestTimeReply.decode(reply.fields).timestamp_ms
         return None if stored_ms < 0 else stored_ms
+
+    async def stored_ms_of(
+        self, queue: MessageQueue, offset: int, *, group: str, address: str
+    ) -> int | None:
+        """Return when a message was stored, as one broker has it; None if it has none there."""
+        header = PullMessages(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=Long(offset),
+            messages_max=1,
+            system_flag=int(PullFlag.SUBSCRIPTION),
+            commit_offset=Long(0),
+            suspend_timeout_ms=Long(0),
+            expression="*",
+            subscription_version=Long(0),
+            broker_name=queue.broker_name,
+        )
+        pulled = await self.pull(address, header)
+        found = received_messages(pulled.body, queue.broker_name)
+        first = next((one for one in found if one.queue_offset == offset), None)
+        return first.store_ms if first is not None else None
 
     # --- groups -------------------------------------------------------------------------------
 

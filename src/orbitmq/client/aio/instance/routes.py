@@ -19,6 +19,7 @@ from orbitmq.client.core.topic_routes import (
     MissingQueues,
     PublishRoute,
     java_text_order,
+    masterless,
     missing_queues,
     publish_route,
     reading_queues,
@@ -27,6 +28,7 @@ from orbitmq.client.core.topic_routes import (
 from orbitmq.clock import time_limit
 from orbitmq.errors import (
     NameServersUnreachableError,
+    NoMasterError,
     NoQueueError,
     OrbitError,
     RouteNotFoundError,
@@ -115,7 +117,9 @@ class Routes:
         template_queues: int = _TEMPLATE_QUEUES,
         template_topic: str = TEMPLATE_TOPIC,
     ) -> PublishRoute:
-        """Return the queues a producer may send to; raises RouteNotFoundError or NoQueueError.
+        """Return the queues a producer may send to.
+
+        Raises RouteNotFoundError or NoQueueError; NoMasterError if that may pass by itself.
 
         For a missing topic these are the queues that the first send will create:
         `template_queues` on each broker that has `template_topic`. With 0 a missing topic is an
@@ -140,11 +144,18 @@ class Routes:
             return found
         found = self.cached_publishing(topic)
         if found is None:
+            if names := self.masterless(topic):
+                raise NoMasterError(topic, names)
             raise NoQueueError(
                 f"topic {topic!r} has no queue that takes messages",
-                hint="its brokers have no master, or writing to it is forbidden",
+                hint="writing to it is forbidden, or it has only queues to read",
             )
         return found
+
+    def masterless(self, topic: str) -> list[str]:
+        """Return the brokers of a cached topic that would take messages if they had a master."""
+        known = self._known.get(topic)
+        return [] if known is None else masterless(known.route)
 
     async def topic_names(self) -> list[str]:
         """Look up the names of all topics."""

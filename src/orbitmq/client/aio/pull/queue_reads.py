@@ -84,10 +84,6 @@ class QueueReads:
 
         Reading on in a queue that was replaced since returns where the new one starts.
         """
-        start = await self.lives.replaced_at(queue, offset)
-        if start is not None:
-            end = await self._instance.brokers.max_offset(queue)
-            return PullResult(PullStatus.OFFSET_ILLEGAL, [], start, start, end)
 
         async def pull(address: str, *, lite: bool) -> Pulled:
             header = self._header(
@@ -95,6 +91,8 @@ class QueueReads:
             )
             return await self._instance.brokers.pull(address, header, timeout_ms=timeout_ms)
 
+        if (start := await self.lives.replaced_at(queue, offset)) is not None:
+            return await self._moved(queue, start)
         target = await self._targets.choose(queue)
         try:
             pulled = await self._pull_with_either_code(target.address, pull)
@@ -106,10 +104,18 @@ class QueueReads:
                 raise
             target = await self._targets.choose(queue)
             pulled = await self._pull_with_either_code(target.address, pull)
+        start = await self.lives.differs_at(queue, offset, pulled, target.address)
+        if start is not None:
+            return await self._moved(queue, start)
         pause_ms = await self._targets.note_reply(queue, target, offset, pulled)
         if pause_ms and hold_ms:
             await self._instance.clock.sleep_ms(pause_ms)
-        return await self._result(queue, subscription, offset, pulled)
+        return await self._result(queue, subscription, offset, pulled, target.address)
+
+    async def _moved(self, queue: MessageQueue, start: int) -> PullResult:
+        """The result for a queue that has other messages than were read of it."""
+        end = await self._instance.brokers.max_offset(queue)
+        return PullResult(PullStatus.OFFSET_ILLEGAL, [], start, start, end)
 
     async def _pull_with_either_code(self, address: str, pull: _Pull) -> Pulled:
         lite = self._lite and address not in self._older_brokers
@@ -125,12 +131,17 @@ class QueueReads:
             return await pull(address, lite=False)
 
     async def _result(
-        self, queue: MessageQueue, subscription: Subscription, offset: int, pulled: Pulled
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        offset: int,
+        pulled: Pulled,
+        address: str,
     ) -> PullResult:
         next_offset, messages = pulled.next_offset, self._messages(queue, pulled)
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             next_offset = await self.lives.resume_at(queue, offset, pulled)
-        self.lives.note_pull(queue, next_offset, messages[-1] if messages else None)
+        self.lives.note_pull(queue, next_offset, messages[-1] if messages else None, address)
         if subscription.tags:
             # The broker filters by the hash of a tag, which two tags may share.
             is_wanted = tag_check(subscription)

@@ -216,13 +216,18 @@ class QueuePuller:
             await self._failed(queue, error, target)
             return
         spent_ms = self._instance.clock.monotonic_ms() - started_ms
+        start = await self._lives.differs_at(queue, offset, pulled, target.address)
+        if start is not None:
+            if not window.dropped:
+                await self._restart(queue, window, start)
+            return
         pause_ms = await self._targets.note_reply(queue, target, offset, pulled)
-        await self._handle(queue, window, pulled, spent_ms)
+        await self._handle(queue, window, pulled, spent_ms, target.address)
         if pause_ms and not window.dropped:
             await self._instance.clock.sleep_ms(pause_ms)
 
     async def _handle(
-        self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float
+        self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float, address: str
     ) -> None:
         if self._warned_ms.pop(queue, None) is not None:
             log.info("pulls succeed again group=%s queue=%s", self._group, queue)
@@ -230,7 +235,9 @@ class QueuePuller:
             return
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             await self._move_offset(queue, window, pulled)
-        elif self._take(queue, window, pulled, spent_ms) and self._options.pull_interval_ms:
+            return
+        has_messages = self._take(queue, window, pulled, spent_ms, address)
+        if has_messages and self._options.pull_interval_ms:
             await self._instance.clock.sleep_ms(self._options.pull_interval_ms)
 
     async def _pull(self, queue: MessageQueue, target: ReadTarget, offset: int) -> Pulled:
@@ -258,7 +265,9 @@ class QueuePuller:
         )
         return await self._instance.brokers.pull(address, header, timeout_ms=PULL_TIMEOUT_MS)
 
-    def _take(self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float) -> bool:
+    def _take(
+        self, queue: MessageQueue, window: Window, pulled: Pulled, spent_ms: float, address: str
+    ) -> bool:
         """Process the result of a pull; returns whether there are messages for the listener."""
         messages: list[ReceivedMessage] = []
         last: ReceivedMessage | None = None
@@ -273,7 +282,7 @@ class QueuePuller:
                 wants, topic = self._subscriptions.wants, queue.topic
                 messages = [message for message in messages if wants(topic, message.tags)]
         added = window.add(messages, next_offset=pulled.next_offset)
-        self._lives.note_pull(queue, window.next_offset, last)
+        self._lives.note_pull(queue, window.next_offset, last, address)
         if added:
             self._on_messages(queue, window, added)
             return True

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from orbitmq.client.core.sending.outgoing import Outgoing
     from orbitmq.client.core.sending.queue_selectors import Selector
     from orbitmq.client.options import ProducerOptions
+    from orbitmq.clock import TimerHandle
     from orbitmq.model.messages import Message
     from orbitmq.transport.connection import Connection
 
@@ -45,6 +46,10 @@ _STATUSES: Final[dict[int, SendStatus]] = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
+
+
+# Failed attempts that an error has at most.
+_TRIES_KEPT: Final = 200
 
 
 class SendRequest(msgspec.Struct, frozen=True):
@@ -119,12 +124,16 @@ class PendingSend:
         "_address",
         "_connection",
         "_context",
+        "_counted",
         "_deadline_ms",
         "_ended",
+        "_expiry",
         "_fixed",
+        "_has_waited",
         "_opaque",
         "_outgoing",
         "_parts",
+        "_refused_by",
         "_request",
         "_result",
         "_send_queue",
@@ -157,6 +166,13 @@ class PendingSend:
             request.mode
         ]
         self._tries: list[FailedTry] = []
+        # Failed attempts since it last waited for a master.
+        self._counted = 0
+        self._has_waited = False
+        # The broker that could not store it, while it waits for a lookup of who is master.
+        self._refused_by = ""
+        # Ends the send at its deadline while it waits for a master.
+        self._expiry: TimerHandle | None = None
         self._result: SendResult | None = None
         self._context: SendContext | None = None
         self._connection: Connection | None = None
@@ -167,6 +183,13 @@ class PendingSend:
     def begin(self, now_ms: float) -> None:
         """Make the first attempt."""
         send_queue = self._fixed
+        if send_queue is not None and self._parts.targets.is_awaited(
+            self._outgoing.topic, send_queue.broker_name
+        ):
+            # It must not overtake earlier ones to the same queue.
+            self._send_queue = send_queue
+            self._wait_for_master(now_ms)
+            return
         if send_queue is None:
             target = self._target
             send_queue = target.send_queues[target.choice.next(self._parts.faults, now_ms)]
@@ -193,12 +216,15 @@ class PendingSend:
         if left_ms <= 0:
             self._fail()
             return
-        if parts.options.try_timeout_ms and len(self._tries) + 1 < self._tries_max:
+        if parts.options.try_timeout_ms and self._counted + 1 < self._tries_max:
             left_ms = min(left_ms, parts.options.try_timeout_ms)
         address = parts.targets.address_of(send_queue.broker_name)
         self._address = address or ""
         if address is None:
             self._failed(BrokerUnknownError(send_queue.broker_name, topic=outgoing.topic))
+            return
+        if self._refused_by == address:
+            self._fail()
             return
         if parts.hooks and not self._is_allowed(address):
             return
@@ -276,7 +302,7 @@ class PendingSend:
             return False
         self._result = result
         error = OrbitError(f"it was {result.status.value}")
-        self._tries.append(FailedTry(self._send_queue.broker_name, self._address, error, 0.0))
+        self._note(error, 0.0)
         if not self._may_try_again(now_ms):
             return False
         send_queue = self._next_queue(now_ms)
@@ -290,15 +316,21 @@ class PendingSend:
         parts = self._parts
         now_ms = parts.clock.monotonic_ms()
         last = self._send_queue.broker_name
-        took_ms = now_ms - self._try_began_ms
-        self._tries.append(FailedTry(last, self._address, error, took_ms))
+        self._note(error, now_ms - self._try_began_ms)
         if self._context is not None:
             self._after(None, error)
         if send_plan.is_broker_fault(error):
             parts.faults.note_failure(last, now_ms)
         if send_plan.suggests_stale_route(error):
             parts.targets.refresh_soon(self._outgoing.topic)
+        if send_plan.lacks_master(error) and (self._has_waited or not self._may_try_again(now_ms)):
+            self._wait_for_master(now_ms)
+            return
         if not send_plan.is_retried(error) or not self._may_try_again(now_ms):
+            if self._fixed is not None and not self._refused_by and send_plan.may_be_slave(error):
+                self._refused_by = self._address
+                self._wait_for_master(now_ms)
+                return
             self._fail()
             return
         send_queue = self._next_queue(now_ms)
@@ -307,11 +339,43 @@ class PendingSend:
             return
         # No other broker has the topic: give this one a moment.
         pause_ms = send_plan.pause_ms(
-            parts.options.retry_pause_ms, len(self._tries), self._deadline_ms - now_ms
+            parts.options.retry_pause_ms, self._counted, self._deadline_ms - now_ms
         )
         parts.clock.call_later(pause_ms, self._try_again)
 
+    def _note(self, error: OrbitError, took_ms: float) -> None:
+        """Record a failed attempt."""
+        tried = FailedTry(self._send_queue.broker_name, self._address, error, took_ms)
+        self._tries.append(tried)
+        self._counted += 1
+        if len(self._tries) > _TRIES_KEPT:
+            # Those that led to a wait for a master are alike, and sent nothing.
+            alike = (at for at, one in enumerate(self._tries) if send_plan.lacks_master(one.error))
+            del self._tries[next(alike, 0)]
+
+    def _wait_for_master(self, now_ms: float) -> None:
+        """Try again after the next lookup of the route, until the deadline; elsewhere if refused."""
+        if now_ms >= self._deadline_ms:
+            self._fail()
+            return
+        self._has_waited = True
+        self._counted = 0
+        parts = self._parts
+        self._expiry = parts.clock.call_later(self._deadline_ms - now_ms, self._expire)
+        chosen = None if self._fixed is None else self._fixed.broker_name
+        parts.targets.after_lookup(self._outgoing.topic, self._try_again, chosen_broker=chosen)
+
+    def _expire(self) -> None:
+        """End at the deadline, without a master."""
+        if self.done.done():
+            self._end()
+        else:
+            self._fail()
+
     def _try_again(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         if self.done.done():
             self._end()
             return
@@ -322,7 +386,7 @@ class PendingSend:
             self._end_with(error)
 
     def _may_try_again(self, now_ms: float) -> bool:
-        return len(self._tries) < self._tries_max and now_ms < self._deadline_ms
+        return self._counted < self._tries_max and now_ms < self._deadline_ms
 
     def _next_queue(self, now_ms: float) -> SendQueue:
         if self._fixed is not None:
@@ -359,6 +423,8 @@ class PendingSend:
     def _end(self) -> None:
         if not self._ended:
             self._ended = True
+            if self._expiry is not None:
+                self._expiry.cancel()
             self._parts.end_one()
 
     # --- hooks --------------------------------------------------------------------------------

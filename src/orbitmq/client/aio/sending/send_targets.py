@@ -5,17 +5,21 @@ Threads: one event loop.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.client.core import namespaces
 from orbitmq.client.core.sending.queue_choice import QueueChoice
-from orbitmq.errors import NoQueueError, OrbitError
+from orbitmq.clock import time_limit
+from orbitmq.errors import NoMasterError, NoQueueError, OrbitError, TopicBrokersMissingError
 from orbitmq.lifecycle import OwnedTasks
 from orbitmq.model.queues import MessageQueue
 from orbitmq.protocol.send_frames import SendFrames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from orbitmq.client.aio.instance.client_instance import ClientInstance
     from orbitmq.client.core.topic_routes import PublishRoute
     from orbitmq.client.options import ProducerOptions
@@ -26,6 +30,10 @@ log = logging.getLogger(__name__)
 _TARGETS_MAX: Final = 10_000
 # The route of a topic whose sends fail is looked up again this often at most.
 _REFRESH_PAUSE_MS: Final = 1000.0
+# Before it is looked up again while sends wait for a master.
+_LOOKUP_PAUSE_MS: Final = 250.0
+# Instead of a broker's name: the send may be to a queue of any.
+_ANY_BROKER: Final = ""
 # Queues that an error lists at most.
 _NAMED_MAX: Final = 20
 
@@ -92,6 +100,10 @@ class SendTargets:
         self._targets: dict[str, SendTarget] = {}
         self._refreshed_ms: dict[str, float] = {}
         self._refreshing = OwnedTasks()
+        # By topic, what to call after its next lookup.
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        # By topic, brokers of queues that users chose for sends that wait.
+        self._awaited: dict[str, set[str]] = {}
 
     @property
     def topics(self) -> list[str]:
@@ -107,27 +119,50 @@ class SendTargets:
         return None if route is None else self._new_target(topic, route)
 
     async def find(self, topic: str, *, timeout_ms: float) -> SendTarget:
-        """Return the queues of a topic, looking it up if needed; raises as `Routes.publishing`."""
+        """Return the queues of a topic, looking it up if needed; raises as `Routes.publishing`.
+
+        While its brokers have no master, it is looked up again until the time is over.
+        """
         known = self.known(topic)
         if known is not None:
             return known
-        route = await self._routes.publishing(
-            topic,
-            timeout_ms=timeout_ms,
-            template_queues=self._options.template_queues,
-            template_topic=self._options.template_topic,
-        )
-        return self.known(topic) or self._new_target(topic, route)
+        end_ms = self._clock.monotonic_ms() + timeout_ms
+        while True:
+            try:
+                route = await self._routes.publishing(
+                    topic,
+                    timeout_ms=end_ms - self._clock.monotonic_ms(),
+                    template_queues=self._options.template_queues,
+                    template_topic=self._options.template_topic,
+                )
+            except NoMasterError as error:
+                if not await self._next_lookup(topic, end_ms):
+                    raise self._no_master(topic, error.broker_names, timeout_ms) from None
+            except TopicBrokersMissingError:
+                # A slave that becomes the master is gone for a moment.
+                if not await self._next_lookup(topic, end_ms):
+                    raise
+            else:
+                return self.known(topic) or self._new_target(topic, route)
 
     async def resolve_queue(
         self, target: SendTarget, queue: MessageQueue, *, timeout_ms: float
     ) -> SendQueue:
-        """Find the queue that the user chose; it may be newer than the cached route."""
+        """Find the queue that the user chose; it may be newer than the cached route.
+
+        While its broker has no master, the route is looked up again until the time is over.
+        """
+        end_ms = self._clock.monotonic_ms() + timeout_ms
         send_queue = target.find_queue(queue)
         if send_queue is None and target.is_topic_of(queue) and not target.route.is_template:
             await self._routes.refresh(target.topic, timeout_ms=timeout_ms)
             target = self.known(target.topic) or target
             send_queue = target.find_queue(queue)
+            while send_queue is None and queue.broker_name in self._routes.masterless(target.topic):
+                if not await self._next_lookup(target.topic, end_ms, queue.broker_name):
+                    raise self._no_master(target.topic, [queue.broker_name], timeout_ms)
+                target = self.known(target.topic) or target
+                send_queue = target.find_queue(queue)
         if send_queue is None:
             raise target.no_such(queue)
         return send_queue
@@ -147,6 +182,53 @@ class SendTargets:
             self._refreshed_ms.clear()
         self._refreshed_ms[topic] = now_ms
         self._refreshing.start(self._refresh(topic), name=f"route of {topic} after a failed send")
+
+    def after_lookup(
+        self, topic: str, resume: Callable[[], None], *, chosen_broker: str | None = None
+    ) -> None:
+        """Look up the route of a topic again in a moment, and call `resume` then.
+
+        All sends that wait for a topic share the lookup, and resume in the order in which they came.
+        Give the broker if the user chose its queue: later sends there must not overtake this one.
+        """
+        waiting = self._waiting.get(topic)
+        if waiting is None:
+            waiting = self._waiting[topic] = []
+            self._refreshing.start(self._look_up_again(topic), name=f"new master for {topic}")
+        waiting.append(resume)
+        if chosen_broker is not None:
+            self._awaited.setdefault(topic, set()).add(chosen_broker)
+
+    def is_awaited(self, topic: str, broker_name: str) -> bool:
+        """Whether sends to chosen queues of a broker wait for the next lookup of a topic."""
+        awaited = self._awaited.get(topic, ())
+        return broker_name in awaited or _ANY_BROKER in awaited
+
+    async def _look_up_again(self, topic: str) -> None:
+        try:
+            await self._clock.sleep_ms(_LOOKUP_PAUSE_MS)
+            await self._refresh(topic)
+        finally:
+            self._awaited.pop(topic, None)
+            for resume in self._waiting.pop(topic):
+                resume()
+
+    async def _next_lookup(
+        self, topic: str, end_ms: float, chosen_broker: str = _ANY_BROKER
+    ) -> bool:
+        """Wait for the next lookup; returns False once the time is over."""
+        looked_up = asyncio.Event()
+        self.after_lookup(topic, looked_up.set, chosen_broker=chosen_broker)
+        try:
+            async with time_limit(self._clock, end_ms - self._clock.monotonic_ms()):
+                await looked_up.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _no_master(self, topic: str, brokers: Sequence[str], waited_ms: float) -> NoMasterError:
+        name = namespaces.unwrap(self._options.namespace, topic)
+        return NoMasterError(name, brokers, waited_ms=waited_ms)
 
     async def stop(self) -> None:
         """Cancel the lookups in the background."""

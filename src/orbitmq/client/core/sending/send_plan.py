@@ -1,7 +1,8 @@
 """Send plan: number of attempts, failures that are retried, the final error.
 
 One deadline covers all attempts of a send. A failure that another broker may not have is retried at
-once; only if there is no other broker does the retry wait a moment.
+once; only if there is no other broker does the retry wait a moment. If no master can be connected to,
+nothing was sent: the send waits for a new one until its deadline, whatever its number of attempts.
 """
 
 from __future__ import annotations
@@ -60,10 +61,16 @@ _UNWELL_CODES: Final = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-# The route may have changed.
+# The route may have changed: the topic is elsewhere, or the broker is a slave since a promotion.
 _ROUTE_CODES: Final = frozenset(
-    {ResponseCode.NO_PERMISSION, ResponseCode.TOPIC_NOT_EXIST, ResponseCode.GO_AWAY}
+    {
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.GO_AWAY,
+    }
 )
+_PROMOTE: Final = "a slave takes its place with: orbitmq broker promote"
 _HINTS: Final[dict[int, str]] = {
     ResponseCode.SYSTEM_BUSY: "the brokers are overloaded; send more slowly, or retry later",
     ResponseCode.SERVICE_NOT_AVAILABLE: "the broker cannot store messages now; check its log "
@@ -99,6 +106,16 @@ def is_retried(error: Exception) -> bool:
     return isinstance(error, (TransportError, BrokerUnknownError)) and not isinstance(
         error, TooManyCallsError
     )
+
+
+def lacks_master(error: Exception) -> bool:
+    """Whether nothing was sent as the master is gone; a name server may soon know another."""
+    return isinstance(error, (ConnectError, BrokerUnknownError))
+
+
+def may_be_slave(error: Exception) -> bool:
+    """Whether a broker stored nothing, maybe as another one took its place as master."""
+    return isinstance(error, RemoteError) and error.code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 def is_broker_fault(error: Exception) -> bool:
@@ -164,7 +181,9 @@ def _hint(last: Exception | None, timeout_ms: float) -> str:
     if isinstance(last, RemoteError):
         return _HINTS.get(last.code, last.hint)
     if isinstance(last, ConnectError):
-        return "check that the broker runs and that its address is reachable from here"
+        return f"check that the broker runs and that its address is reachable from here; {_PROMOTE}"
+    if isinstance(last, BrokerUnknownError):
+        return f"{last.hint}; {_PROMOTE}"
     if last is None or isinstance(last, CallTimeoutError):
         return f"the brokers are slow or stuck; check them, or allow more than {timeout_ms:.0f} ms"
     return getattr(last, "hint", "") or "retry later"

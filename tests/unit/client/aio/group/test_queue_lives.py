@@ -35,12 +35,39 @@ class StoredTimes:
         self.is_down = False
 
     async def offset_at(
-        self, _queue: MessageQueue, timestamp_ms: int, *, at_master: bool = False
+        self,
+        _queue: MessageQueue,
+        timestamp_ms: int,
+        *,
+        at_master: bool = False,
+        address: str | None = None,
     ) -> int:
-        assert at_master, "a slave may lag"
+        assert at_master or address, "a slave may lag"
         if self.is_down:
             raise ConnectError("broker", "down")
         return sum(time_ms < timestamp_ms for time_ms in self.times_ms)
+
+    async def stored_ms_of(
+        self, _queue: MessageQueue, offset: int, *, group: str, address: str
+    ) -> int | None:
+        assert group == "readers"
+        assert address
+        return self.times_ms[offset] if offset < len(self.times_ms) else None
+
+
+class NearestTimes(StoredTimes):
+    """A queue of RocketMQ 4, which finds the message that is nearest to a time."""
+
+    async def offset_at(
+        self,
+        _queue: MessageQueue,
+        timestamp_ms: int,
+        *,
+        at_master: bool = False,  # noqa: ARG002  # as brokers are asked
+        address: str | None = None,  # noqa: ARG002
+    ) -> int:
+        distances = [abs(time_ms - timestamp_ms) for time_ms in self.times_ms]
+        return distances.index(min(distances))
 
 
 def lives_after(*times_ms: int, now: StoredTimes) -> QueueLives:
@@ -134,3 +161,39 @@ async def test_a_check_that_fails_is_repeated() -> None:
     now.is_down = False
 
     assert await lives.replaced_at(queue(0), 2) == 0
+
+
+async def differs(lives: QueueLives, address: str, offset: int, next_offset: int) -> int | None:
+    return await lives.differs_at(queue(0), offset, Moved(next_offset, 0, 9), address)
+
+
+async def test_another_broker_without_what_was_read_is_read_from_where_it_differs() -> None:
+    lives = QueueLives("readers", StoredTimes(10, 40, 50, 60, 70))
+    lives.note_pull(queue(0), 3, Stored(2, 30), "old:1")
+
+    assert await differs(lives, "new:1", 3, 3) is None
+    assert await differs(lives, "new:1", 3, 5) == 1
+
+
+async def test_another_broker_with_what_was_read_is_read_on() -> None:
+    lives = QueueLives("readers", StoredTimes(10, 20, 30))
+    lives.note_pull(queue(0), 2, Stored(1, 20), "old:1")
+
+    assert await differs(lives, "new:1", 2, 3) is None
+
+
+async def test_a_broker_that_finds_the_nearest_message_is_read_on() -> None:
+    lives = QueueLives("readers", NearestTimes(10, 20, 90))
+    lives.note_pull(queue(0), 2, Stored(1, 20), "old:1")
+
+    assert await differs(lives, "slave:1", 2, 3) is None
+
+
+async def test_the_same_broker_is_not_asked() -> None:
+    now = StoredTimes()
+    now.is_down = True
+    lives = QueueLives("readers", now)
+    assert await differs(lives, "one:1", 0, 2) is None
+    lives.note_pull(queue(0), 2, Stored(1, 20), "one:1")
+
+    assert await differs(lives, "one:1", 2, 3) is None

@@ -85,6 +85,7 @@ def test_codes_that_every_broker_would_give_are_final(code: int) -> None:
         (FULL, (False, False, False, False)),
         (answered(2), (True, True, False, False)),
         (answered(1500), (True, True, True, False)),
+        (answered(14), (True, True, True, False)),
         (answered(17), (True, False, True, False)),
         (answered(16), (True, False, True, False)),
         (answered(13), (False, False, False, False)),

@@ -44,6 +44,7 @@ public final class Driver {
 
     public static void main(String[] argv) throws Exception {
         System.setOut(System.err);
+        StoppedThreads.wakeThem();
         new Driver().serve();
         // Client threads that outlive their client must not keep the process.
         Runtime.getRuntime().halt(0);

@@ -1,0 +1,1 @@
+"""Tails of logs that were cut: what is in them, and sending it again."""

@@ -1,0 +1,104 @@
+"""What a slave keeps of its master's store beside the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.replication.store_copy import StoreCopy
+from orbitmq.broker.topics.topic_table import TopicTable
+from orbitmq.clock import ManualClock
+from orbitmq.model.topics import TopicConfig
+from orbitmq.protocol.requests.metadata import StoreTables
+from orbitmq.store.message_store import MessageStore
+from tests.unit.store.stores import message, open_store
+
+TOPIC = "orders"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
+    """A store with a message of a topic that was deleted then."""
+    with open_store(tmp_path / "store", is_copy=True) as store:
+        store.put(message())
+        store.delete_topic(TOPIC)
+        yield store
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> TopicTable:
+    return TopicTable(tmp_path, clock=ManualClock())
+
+
+def tables(deleted: dict[str, int], log_start: int = 0) -> StoreTables:
+    return StoreTables(reserved=[], deleted=deleted, log_start=log_start)
+
+
+async def test_a_topic_that_the_master_has_is_restored(
+    store: MessageStore, topics: TopicTable
+) -> None:
+    await topics.put(TopicConfig(name=TOPIC))
+
+    StoreCopy(store, topics).follow(tables({}))
+
+    assert store.end_of(TOPIC, 0) == 1
+
+
+async def test_a_topic_stays_deleted_where_the_master_deleted_it(
+    store: MessageStore, topics: TopicTable
+) -> None:
+    await topics.put(TopicConfig(name=TOPIC))
+
+    StoreCopy(store, topics).follow(tables({TOPIC: store.log_end}))
+    # The master's retention has deleted all of it, with the note of the deletion.
+    StoreCopy(store, topics).follow(tables({}, log_start=store.log_end))
+
+    assert store.end_of(TOPIC, 0) == 0
+    assert store.deleted_topics() == {TOPIC: store.log_end}
+
+
+async def test_the_place_of_a_deletion_becomes_the_master_s_once_the_topic_stays_away(
+    store: MessageStore, topics: TopicTable
+) -> None:
+    copy, end = StoreCopy(store, topics), store.log_end
+
+    copy.follow(tables({TOPIC: 5}))
+    assert store.deleted_topics() == {TOPIC: end}
+    copy.follow(tables({TOPIC: 5}))
+
+    assert store.deleted_topics() == {TOPIC: 5}
+
+
+async def test_a_topic_that_cannot_be_restored_is_named_once(
+    store: MessageStore, topics: TopicTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    await topics.put(TopicConfig(name=TOPIC))
+    store.parts.log.files[0].view[4:8] = b"\xff" * 4
+    copy = StoreCopy(store, topics)
+
+    copy.follow(tables({}))
+    copy.follow(tables({}))
+
+    named = [one.getMessage() for one in caplog.records if "lack the messages" in one.message]
+    assert len(named) == 1
+    assert f"topic={TOPIC} offset={store.log_end}" in named[0]
+
+
+async def test_a_topic_created_again_loses_what_the_master_deleted_of_it_before(
+    tmp_path: Path, topics: TopicTable
+) -> None:
+    await topics.put(TopicConfig(name=TOPIC))
+    with open_store(tmp_path / "copy", is_copy=True) as store:
+        store.put(message(b"old"))
+        deleted_until = store.log_end
+        copy = StoreCopy(store, topics)
+
+        copy.follow(tables({TOPIC: deleted_until + 1}))
+        assert store.end_of(TOPIC, 0) == 1, "the log has yet to get there"
+        store.put(message(b"new", queue_id=1))
+        copy.follow(tables({TOPIC: deleted_until}))
+
+        assert [store.end_of(TOPIC, queue_id) for queue_id in (0, 1)] == [0, 1]
+        assert store.deleted_topics() == {TOPIC: deleted_until}
