@@ -10,7 +10,10 @@
     │   ├── FixedOptionError          an option that takes effect only at start
     │   ├── ForbiddenOptionError      an option on the black list of live updates
     │   ├── GuardedOptionError        an option too dangerous for updates by strangers
-    │   └── SettingsProblemsError     several of these, found together
+    │   ├── SettingsProblemsError     several of these, found together
+    │   └── PipelineFileError         mistakes in the file of a pipeline
+    ├── PipelineError             a query of a pipeline that failed
+    ├── SchemaRegistryError       a schema that a registry does not hand out
     ├── PackageMissingError       an optional package that is not installed
     ├── RequestRefusedError       a request that a server answers with a failure code
     ├── StateError                a call on an object in the wrong state
@@ -217,6 +220,36 @@ class SettingsProblemsError(SettingsError):
         lines = "".join(f"\n  - {problem}" for problem in problems)
         super().__init__(f"{len(problems)} problems in the settings:{lines}")
         self.problems = problems
+
+
+class PipelineFileError(SettingsError):
+    """Mistakes in the file of a pipeline; each text begins with its place."""
+
+    def __init__(self, problems: list[str]) -> None:
+        first, *more = problems
+        super().__init__("\n".join([first, *more]))
+        self.problems = problems
+
+
+class PipelineError(OrbitError):
+    """A query of a pipeline that failed."""
+
+    def __init__(self, pipeline: str, query: str, reason: str) -> None:
+        super().__init__(
+            f"pipeline {pipeline}: {query} failed: {reason}",
+            hint="once that is mended, run it again: it resumes where it stopped",
+        )
+        self.query = query
+
+
+class SchemaRegistryError(OrbitError):
+    """A schema that a registry does not hand out."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(
+            f"no schema from {url}: {reason}",
+            hint="check registry in the pipeline file, and that every machine of Spark reaches it",
+        )
 
 
 class PackageMissingError(OrbitError, ModuleNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,8 +61,12 @@ def spark(
 ) -> SparkSession:
     """The one session of this process; tests restore what they change."""
     assert java_home.is_dir()
+    from pyspark.logger import PySparkLogger
+
     from orbitmq.spark import session
 
+    # Its own gives each handler another format for good, that of pytest's too.
+    PySparkLogger.addHandler = logging.Logger.addHandler  # type: ignore[method-assign,assignment]
     warehouse = tmp_path_factory.mktemp("warehouse")
     made = session(
         "tests",

@@ -41,6 +41,7 @@ NOUNS = (
     "filterserver",
     "store",
     "cut",
+    "pipeline",
 )
 
 

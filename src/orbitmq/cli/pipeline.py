@@ -1,0 +1,205 @@
+"""`orbitmq pipeline`: runs what a pipeline file describes."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orbitmq.cli.administering import NameServers, Yes, administer, client_keywords, confirm
+from orbitmq.cli.completion import Topic
+from orbitmq.cli.output import AsJson, counted, show_rows, time_text
+from orbitmq.errors import PackageMissingError, SettingsError
+
+if TYPE_CHECKING:
+    from orbitmq.client.aio.admin import Admin
+    from orbitmq.model.queues import MessageQueue
+    from orbitmq.pipelines.plan import Pipeline, Sink
+    from orbitmq.pipelines.running.runner import Batch
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(
+        help="Run what a pipeline file describes: topics to tables and topics.",
+        no_args_is_help=True,
+    )
+    group.command("new")(new)
+    group.command("check")(check)
+    group.command("run")(run)
+    group.command("status")(status)
+    group.command("reset")(forget_progress)
+    app.add_typer(group, name="pipeline")
+
+
+def new(
+    topic: Topic,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="The file to write; TOPIC.yaml.")
+    ] = None,
+    *,
+    namesrv: NameServers = None,
+) -> None:
+    """Write a first pipeline file for a topic, by a look at its newest messages."""
+    from orbitmq.pipelines.drafting import draft, newest_bodies
+
+    administer(namesrv, lambda admin: admin.topics.route(topic), topic=topic)
+    file = file or Path(f"{topic}.yaml")
+    servers = client_keywords(namesrv)["namesrv"]
+    text = draft(servers, topic, newest_bodies(servers, topic))
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except OSError as error:
+        raise SettingsError(f"{file} is not written: {error}", hint="name another file") from error
+    typer.echo(f"{file} is written; next: orbitmq pipeline check {file}")
+
+
+def check(file: File, *, as_json: AsJson = False) -> None:
+    """Read a pipeline file, and show what it would run; Spark is not started."""
+    pipeline = _read(file)
+    rows: list[dict[str, object]] = [
+        {
+            "sink": sink.name,
+            "from": sink.reads,
+            "to": _target(sink),
+            "guarantee": _guarantee(sink),
+        }
+        for sink in pipeline.sinks
+    ]
+    show_rows(rows, as_json=as_json)
+
+
+def run(
+    file: File,
+    *,
+    once: Annotated[
+        bool, typer.Option("--once", help="Process what is there now, and end.")
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(help="The Spark to run on, as spark://host:7077; this machine if not given."),
+    ] = None,
+) -> None:
+    """Run a pipeline until Ctrl-C; it resumes where the last run stopped."""
+    pipeline = _read(file)
+    from orbitmq.pipelines.running.runner import Runner
+    from orbitmq.spark import session
+
+    stopping = threading.Event()
+    _stop_on_signals(stopping)
+    spark = session(pipeline.name, settings={"spark.master": master} if master else None)
+    # Spark's own handler, set as it starts, cancels the batches that have begun.
+    _stop_on_signals(stopping)
+    try:
+        runner = Runner(
+            pipeline=pipeline,
+            spark=spark,
+            is_once=once,
+            on_batch=_show,
+            stopping=stopping,
+        )
+        for query, count in runner.run().items():
+            typer.echo(f"{query}: {counted(count, 'row')} in this run")
+    finally:
+        spark.stop()
+
+
+def _stop_on_signals(stopping: threading.Event) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+
+
+def status(file: File, *, as_json: AsJson = False) -> None:
+    """Show how far the queries of a pipeline are; it may be running."""
+    pipeline = _read(file)
+    from orbitmq.pipelines.running.state import states
+
+    found = states(pipeline)
+    ends = _ends(pipeline) if found else {}
+    rows: list[dict[str, object]] = [
+        {
+            "query": one.name,
+            "batch": one.batch,
+            "committed": time_text(one.committed_ms),
+            "lag": one.lag(ends),
+        }
+        for one in found
+    ]
+    show_rows(rows, as_json=as_json, empty=f"{pipeline.name} has not committed anything yet")
+
+
+def forget_progress(file: File, *, yes: Yes = False) -> None:
+    """Let the next run begin anew; what was written stays."""
+    pipeline = _read(file)
+    from orbitmq.pipelines.running.state import reset, states
+
+    queries = ", ".join(one.name for one in states(pipeline))
+    if not queries:
+        typer.echo(f"{pipeline.name} has not committed anything yet")
+        return
+    confirm(
+        f"forget how far {queries} of pipeline {pipeline.name} are? What they wrote stays, and the "
+        "next run writes it again",
+        yes=yes,
+    )
+    reset(pipeline)
+    typer.echo(f"{pipeline.name} begins anew at its next run; move its tables of files away first")
+
+
+def _ends(pipeline: Pipeline) -> dict[MessageQueue, int]:
+    """Where the queues of all topics of a pipeline end now."""
+    from orbitmq.pipelines.plan import TopicSource
+
+    ends: dict[MessageQueue, int] = {}
+    for source in pipeline.sources:
+        if isinstance(source, TopicSource):
+            ends |= administer(source.namesrv, partial(_ends_of, source.topic))
+    return ends
+
+
+async def _ends_of(topic: str, admin: Admin) -> dict[MessageQueue, int]:
+    bounds = await admin.topics.bounds(topic)
+    return {queue: one.max_offset for queue, one in bounds.items()}
+
+
+def _read(file: Path) -> Pipeline:
+    for package in ("yaml", "pyspark"):
+        if importlib.util.find_spec(package) is None:
+            raise PackageMissingError(package, needed_by="orbitmq pipeline", extra="spark")
+    from orbitmq.pipelines.file.pipeline_file import read_pipeline
+
+    return read_pipeline(file)
+
+
+def _show(batch: Batch) -> None:
+    rate = batch.rows * 1000 // max(batch.took_ms, 1)
+    typer.echo(
+        f"{batch.query}: batch {batch.number}, {counted(batch.rows, 'row')} in {batch.took_ms} ms, "
+        f"{rate}/s"
+    )
+
+
+def _target(sink: Sink) -> str:
+    from orbitmq.pipelines.plan import ParquetSink, TopicSink
+
+    if isinstance(sink, ParquetSink):
+        return f"files {sink.path}"
+    return f"topic {sink.topic}" if isinstance(sink, TopicSink) else "the console"
+
+
+def _guarantee(sink: Sink) -> str:
+    from orbitmq.pipelines.plan import ParquetSink, TopicSink
+
+    if isinstance(sink, ParquetSink):
+        return "each row once, for readers that honour Spark's log of the folder"
+    if isinstance(sink, TopicSink) and sink.is_exactly_once:
+        return "each row once"
+    return "each row at least once"

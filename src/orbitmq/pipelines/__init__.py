@@ -1,0 +1,1 @@
+"""Pipelines: topics to tables to topics, described in a file and run by Spark."""

@@ -1,0 +1,1 @@
+"""Decoding of bodies that Spark itself cannot decode without a JAR."""

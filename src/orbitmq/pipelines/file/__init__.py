@@ -1,0 +1,1 @@
+"""The pipeline file: its text, what it says, and what is wrong with it."""

@@ -1,0 +1,187 @@
+"""What a pipeline consists of: sources, steps and sinks, as its file says.
+
+Rows flow from sources through steps to sinks. Each has a name, which later ones use. A sink is one
+streaming query with a checkpoint of its own, and so is the quarantine of a source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Format = Literal["json", "csv", "text"]
+TableFormat = Literal["parquet", "json", "csv", "orc"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column that the file pins: its name, and its type as Spark's SQL has it."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How the bodies of messages become columns."""
+
+    format: Format
+    columns: tuple[Column, ...]
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroDecoding:
+    """How Avro bodies become columns: the fields of a record."""
+
+    columns: tuple[Column, ...]
+    # The text of the schema that rows shall have.
+    schema: str
+    # Whether bodies say by which schema they were written: Confluent's header.
+    is_confluent: bool
+    # Texts of writers' schemas by their ids, and where others are asked for.
+    schemas: Mapping[int, str]
+    registry: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtobufDecoding:
+    """How Protobuf bodies become columns: the fields of a message."""
+
+    columns: tuple[Column, ...]
+    # A descriptor set, and the full name of a message in it.
+    descriptors: bytes
+    message: str
+
+
+Decoded = Decoding | AvroDecoding | ProtobufDecoding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """A condition that rows shall meet; others go into quarantine."""
+
+    name: str
+    condition: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """How long rows may come late, by a column of theirs."""
+
+    column: str
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """A topic, as a stream. Without a decoding its rows are messages."""
+
+    name: str
+    topic: str
+    namesrv: str
+    start: str
+    options: Mapping[str, str]
+    decoding: Decoded | None
+    expectations: tuple[Expectation, ...]
+    watermark: Watermark | None
+
+    @property
+    def may_reject(self) -> bool:
+        """Whether some of its rows may go into quarantine."""
+        return self.decoding is not None or bool(self.expectations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSource:
+    """A table of files, read as it is when the pipeline starts."""
+
+    name: str
+    # A path or URI, as below.
+    path: str
+    format: TableFormat
+    columns: tuple[Column, ...]
+    options: Mapping[str, str]
+
+
+Source = TopicSource | TableSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlStep:
+    """A query over what was named before."""
+
+    name: str
+    sql: str
+    reads: tuple[str, ...]
+    watermark: Watermark | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonStep:
+    """A function of a file: DataFrames in, a DataFrame out."""
+
+    name: str
+    file: Path
+    function: str
+    reads: tuple[str, ...]
+    watermark: Watermark | None
+
+
+Step = SqlStep | PythonStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetSink:
+    """Files that grow with each batch."""
+
+    name: str
+    reads: str
+    path: str
+    partition_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSink:
+    """A topic; each row becomes a message. Expressions are SQL over the columns of the row."""
+
+    name: str
+    reads: str
+    topic: str
+    namesrv: str
+    body: str
+    keys: str
+    tags: str
+    sharding_key: str
+    is_exactly_once: bool
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSink:
+    """Rows on the screen, for a look."""
+
+    name: str
+    reads: str
+    rows: int
+
+
+Sink = ParquetSink | TopicSink | ConsoleSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """A whole pipeline; names are unique, and used after they are defined."""
+
+    name: str
+    file: Path
+    # Where checkpoints are, and quarantines unless they have a place of their own.
+    state: str
+    quarantine: str
+    # How often a batch begins; 0 for one right after the other.
+    interval_ms: int
+    sources: tuple[Source, ...]
+    steps: tuple[Step, ...]
+    sinks: tuple[Sink, ...]

@@ -1,0 +1,1 @@
+"""Running a pipeline: its DataFrames, its queries, what they report."""

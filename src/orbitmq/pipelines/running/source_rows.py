@@ -1,0 +1,168 @@
+"""The rows of a source: messages decoded, and those that are rejected.
+
+A decoded row has the columns that the file pins, and `message`, which says where it comes from. A row
+that cannot be decoded, or does not meet an expectation, is not among the rows: it is among the
+rejected, as the message that it was, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType
+
+from orbitmq.pipelines.file.sources import MESSAGE_COLUMN, TEXT_COLUMN
+from orbitmq.pipelines.plan import (
+    AvroDecoding,
+    Decoded,
+    Decoding,
+    ProtobufDecoding,
+    TableSource,
+    TopicSource,
+)
+from orbitmq.pipelines.plan import Column as PinnedColumn
+from orbitmq.spark.options.column_names import USUAL_COLUMNS
+
+REASON_COLUMN: Final = "reason"
+_CORRUPT: Final = "_orbitmq_corrupt"
+_DECODED: Final = "_orbitmq_decoded"
+_BODY: Final = "_orbitmq_body"
+_END: Final = "_orbitmq_end"
+_REASON: Final = "_orbitmq_reason"
+_IS_WRONG: Final = "_orbitmq_is_wrong"
+_CANNOT_BE_DECODED: Final = "cannot be decoded"
+_OF_MESSAGE: Final = tuple(name for name in USUAL_COLUMNS if name != "body")
+
+
+class SourceRows(NamedTuple):
+    """What a topic has."""
+
+    rows: DataFrame
+    # What goes into quarantine; None if nothing can.
+    rejected: DataFrame | None
+
+
+def table_rows(source: TableSource, spark: SparkSession) -> DataFrame:
+    """The rows of a table, as it is now."""
+    reader = spark.read.format(source.format).options(**source.options)
+    if source.columns:
+        reader = reader.schema(_schema(source.columns))
+    return reader.load(source.path)
+
+
+def topic_rows(source: TopicSource, spark: SparkSession) -> SourceRows:
+    """The rows of a topic, as a stream."""
+    start = (
+        {"startingOffsets": source.start}
+        if source.start in {"earliest", "latest"}
+        else {"startingTimestamp": source.start}
+    )
+    messages = (
+        spark.readStream.format("rocketmq")
+        .options(namesrvAddr=source.namesrv, subscribe=source.topic, properties="map", **start)
+        .options(**source.options)
+        .load()
+    )
+    if source.decoding is not None:
+        rows = _decoded(messages, source.decoding)
+        kept = [*(column.name for column in source.decoding.columns), MESSAGE_COLUMN]
+        lost = [f"{MESSAGE_COLUMN}.*", _BODY, _REASON]
+    else:
+        rows = messages.withColumn(_IS_WRONG, functions.expr("false"))
+        kept = messages.columns
+        lost = [*_OF_MESSAGE, "body", _REASON]
+    rejected = None
+    if source.may_reject:
+        rows = rows.withColumn(_REASON, _reason(source))
+        is_rejected = functions.col(_REASON).isNotNull()
+        rejected = (
+            rows.where(is_rejected)
+            .select(*lost)
+            .withColumnsRenamed({_BODY: "body", _REASON: REASON_COLUMN})
+        )
+        rows = rows.where(~is_rejected)
+    rows = rows.select(*(functions.col(_name(name)) for name in kept))
+    return SourceRows(rows, rejected)
+
+
+def _decoded(messages: DataFrame, decoding: Decoded) -> DataFrame:
+    """The pinned columns, the message, its body, and whether that could not be decoded."""
+    decoded = functions.col(_DECODED)
+    if not isinstance(decoding, Decoding):
+        parsed = messages.withColumn(_DECODED, _in_python(decoding)(functions.col("body")))
+        return _flat(parsed, decoding.columns, decoded, decoded.isNull())
+    text = functions.col("body").cast("string")
+    is_not_text = text.isNull() | ~functions.is_valid_utf8(text)
+    if decoding.format == "text":
+        parsed = messages.withColumn(_DECODED, functions.struct(text.alias(TEXT_COLUMN.name)))
+        return _flat(parsed, decoding.columns, decoded, is_not_text)
+    schema = _schema(decoding.columns)
+    options = {**decoding.options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    if decoding.format == "json":
+        # Spark reads the first value of a text, and nothing after it. So the body is a field of an
+        # object that has another field after it.
+        text = functions.concat(
+            functions.lit(f'{{"{_BODY}":'), text, functions.lit(f'\n,"{_END}":1}}')
+        )
+        schema = f"{_BODY} STRUCT<{schema}>, {_END} INT, {_CORRUPT} STRING"
+        parsed = messages.withColumn(_DECODED, functions.from_json(text, schema, options))
+        row = decoded[_BODY]
+        is_wrong = decoded[_END].isNull()
+    else:
+        schema = f"{schema}, {_CORRUPT} STRING"
+        parsed = messages.withColumn(_DECODED, functions.from_csv(text, schema, options))
+        row = decoded
+        is_wrong = functions.expr("false")
+    is_wrong = is_wrong | is_not_text | row.isNull() | decoded[_CORRUPT].isNotNull()
+    return _flat(parsed, decoding.columns, row, is_wrong)
+
+
+def _flat(
+    parsed: DataFrame, columns: tuple[PinnedColumn, ...], row: Column, is_wrong: Column
+) -> DataFrame:
+    return parsed.select(
+        *(row[column.name].alias(column.name) for column in columns),
+        functions.struct(*_OF_MESSAGE).alias(MESSAGE_COLUMN),
+        functions.col("body").alias(_BODY),
+        is_wrong.alias(_IS_WRONG),
+    )
+
+
+def _in_python(decoding: AvroDecoding | ProtobufDecoding) -> Callable[[Column], Column]:
+    """A function that decodes bodies in Spark's Python workers."""
+    form = StructType.fromDDL(_schema(decoding.columns))
+    arrow_form = to_arrow_type(form, timezone="UTC")
+    if isinstance(decoding, AvroDecoding):
+        from orbitmq.pipelines.decoding import avro_bodies
+
+        decode = avro_bodies.rows_of(decoding, arrow_form)
+    else:
+        from orbitmq.pipelines.decoding import protobuf_bodies
+
+        decode = protobuf_bodies.rows_of(decoding, arrow_form)
+    # Its kind is in its annotations.
+    made: Callable[[Column], Column] = arrow_udf(decode, form)  # type: ignore[call-overload]
+    return made
+
+
+def _reason(source: TopicSource) -> Column:
+    """Why a row is rejected; null if it is not."""
+    reason = functions.lit(None).cast("string")
+    for expectation in reversed(source.expectations):
+        # Null is not met.
+        met = functions.coalesce(functions.expr(expectation.condition), functions.expr("false"))
+        broken = functions.lit(f"not {expectation.name}")
+        reason = functions.when(~met, broken).otherwise(reason)
+    return functions.when(functions.col(_IS_WRONG), _CANNOT_BE_DECODED).otherwise(reason)
+
+
+def _schema(columns: tuple[PinnedColumn, ...]) -> str:
+    return ", ".join(f"{_name(column.name)} {column.type}" for column in columns)
+
+
+def _name(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"

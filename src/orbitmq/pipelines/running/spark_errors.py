@@ -1,0 +1,59 @@
+"""What Spark finds wrong, in a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.logger import PySparkLogger
+
+from orbitmq.errors import SettingsError
+
+_PYSPARK_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_OUR_ERROR: Final = re.compile(r"\borbitmq\.[\w.]+Error: (.+)")
+_PYTHON_ERROR: Final = re.compile(r"(?!org\.|java)([A-Za-z_][\w.]*(?:Error|Exception)): (.+)")
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Raise what Spark finds wrong as a SettingsError about something of the file."""
+    try:
+        with _quiet():
+            yield
+    except (AnalysisException, ParseException) as error:
+        # What follows is the plan of the query, or frames of the JVM.
+        said = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
+        raise SettingsError(f"{what}: {said}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PySpark from printing errors as JSON: they are raised, too."""
+    loggers = [PySparkLogger.getLogger(name) for name in _PYSPARK_LOGGERS]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.disabled = False
+
+
+def reason_of(failure: Exception) -> str:
+    """What went wrong, without the frames of a JVM."""
+    ours = _OUR_ERROR.findall(str(failure))
+    if ours:
+        return str(ours[-1])
+    if isinstance(failure, Py4JJavaError):
+        return str(failure.java_exception.getMessage())
+    lines = [line.strip() for line in str(failure).splitlines()]
+    # Of a Python function: the last line of its traceback.
+    said = [found for found in map(_PYTHON_ERROR.match, lines) if found is not None]
+    if said:
+        name, text = said[-1].groups()
+        return f"{name}: {text}"
+    return next((line for line in lines if line), type(failure).__name__)
