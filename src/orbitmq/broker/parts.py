@@ -304,6 +304,7 @@ class Parts:
                 clock=self.clock,
                 modes=store_config.modes,
                 keep_locks=self.tables.lock_file.follow,
+                deleted_topics=self.store.deleted_topics,
                 keep_store_tables=StoreCopy(self.store, self.tables.topics).follow,
                 keeps_timers=self._follows_official_master,
             ).copy_from,

@@ -369,9 +369,9 @@ class MessageStore(StoredMessages):
         """Delete what a topic that was created again had before, below an offset; may block."""
         self._topic_storage.raise_deletion(topic, deleted_until)
 
-    def lower_deletion(self, topic: str, *, deleted_until: PhysicalOffset) -> None:
-        """Note that a topic without records from there on was deleted at a lower offset."""
-        self._topic_storage.lower_deletion(topic, deleted_until)
+    def lower_deletion(self, topic: str, *, noted: int, deleted_until: PhysicalOffset) -> None:
+        """Note that a topic without records from there on was deleted below the offset noted."""
+        self._topic_storage.lower_deletion(topic, deleted_until, noted=noted)
 
     # --- the store as a whole -------------------------------------------------------------------
 

@@ -83,9 +83,9 @@ class StoredMessages:
         may_wait: bool = True,
     ) -> Read:
         """Read records of a queue from an offset on; see `QueueReader.read`."""
-        on_disk, in_memory = self._find(topic, queue_id)
-        reader, queue = self._part_at(offset, on_disk, in_memory)
         while True:
+            on_disk, in_memory = self._find(topic, queue_id)
+            reader, queue = self._part_at(offset, on_disk, in_memory)
             try:
                 found = reader.read(
                     queue,
@@ -100,7 +100,8 @@ class StoredMessages:
                 continue
             if in_memory is not None:
                 found.start, found.end = _bounds(on_disk, in_memory)
-            return found
+            if self._is_known(on_disk, topic, queue_id):
+                return found
 
     def read_bulk(
         self,
@@ -139,7 +140,18 @@ class StoredMessages:
             found = read_without_bodies(read, offset, count_max, bytes_max)
         if in_memory is not None:
             found.start, found.end = _bounds(on_disk, in_memory)
-        return found
+        if self._is_known(on_disk, topic, queue_id):
+            return found
+        return self.read_bulk(
+            topic,
+            queue_id,
+            offset,
+            count_max,
+            bytes_max,
+            tag_filter=tag_filter,
+            record_filter=record_filter,
+            with_bodies=with_bodies,
+        )
 
     def _repair_entry(
         self, queue: ReadableQueue | None, damage: QueueDamagedError, *, may_wait: bool = True
@@ -162,11 +174,11 @@ class StoredMessages:
 
     def start_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The oldest offset of a queue."""
-        return _bounds(*self._find(topic, queue_id))[0]
+        return self._bounds(topic, queue_id)[0]
 
     def end_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The offset after the newest visible message."""
-        return _bounds(*self._find(topic, queue_id))[1]
+        return self._bounds(topic, queue_id)[1]
 
     def offset_at(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER
@@ -249,7 +261,7 @@ class StoredMessages:
             for queue in (*self._queues, *self._memory.queues())
             if queue.end > 0
         }
-        return [QueueBounds(*key, *_bounds(*self._find(*key))) for key in keys]
+        return [QueueBounds(*key, *self._bounds(*key)) for key in keys]
 
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic that have or had messages."""
@@ -263,6 +275,18 @@ class StoredMessages:
         if in_memory is not None and on_disk is not None and in_memory.end <= on_disk.end:
             in_memory = None
         return on_disk, in_memory
+
+    def _bounds(self, topic: str, queue_id: int) -> tuple[QueueOffset, QueueOffset]:
+        """Where a queue begins and ends."""
+        while True:
+            on_disk, in_memory = self._find(topic, queue_id)
+            bounds = _bounds(on_disk, in_memory)
+            if self._is_known(on_disk, topic, queue_id):
+                return bounds
+
+    def _is_known(self, on_disk: ConsumeQueue | None, topic: str, queue_id: int) -> bool:
+        """Whether a queue was not replaced, which empties it, while it was read."""
+        return self._queues.find(topic, queue_id) is on_disk
 
     # --- by physical offset and by key --------------------------------------------------------
 

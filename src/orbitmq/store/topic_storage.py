@@ -101,8 +101,9 @@ class TopicStorage:
         """Fill a topic's queues from the log again, except for records below an offset.
 
         Takes as long as reading the log from there on. A crash before the end leaves the deletion
-        in place, or the queues without it.
+        in place, or the queues without it. Nothing is restored if it is deleted again meanwhile.
         """
+        noted = self.deleted_topics.ends.get(topic, PhysicalOffset(0))
         scan = TopicScan(
             self.commit_log,
             topic.encode(),
@@ -113,15 +114,17 @@ class TopicStorage:
         with self.appender.lock:
             if CLOSED in self.obstacles.errors:
                 raise StateError("the store is closed")
-            self.dispatcher.refill(scan)
+            if not self.dispatcher.restore(scan, noted=noted):
+                log.info("topic not restored, as it was deleted again topic=%s", topic)
+                return
         self.queues.sync()
-        self.lower_deletion(topic, deleted_until)
+        self.lower_deletion(topic, deleted_until, noted=noted)
         log.info("topic restored from the log topic=%s from=%d", topic, deleted_until)
 
-    def lower_deletion(self, topic: str, deleted_until: PhysicalOffset) -> None:
-        """Note that a topic's records are deleted only below a lower offset."""
+    def lower_deletion(self, topic: str, deleted_until: PhysicalOffset, *, noted: int) -> None:
+        """Note that a topic's records are deleted only below a lower offset than the one noted."""
         with self.appender.lock:
-            self.dispatcher.lower_deletion(topic, deleted_until)
+            self.dispatcher.lower_deletion(topic, deleted_until, noted=noted)
 
     def _delete_queues(self, topic: str) -> None:
         # Records that are not dispatched yet would recreate the queues.

@@ -102,6 +102,8 @@ class _Fetched:
     timers: TimerCheckpoint | None = None
     locks: bytes | None = None
     store: StoreTables | None = None
+    # Where topics were deleted here, before the master was asked for those tables.
+    deleted_here: Mapping[str, int] = field(default_factory=dict)
     log_end: int | None = None
 
 
@@ -120,8 +122,11 @@ class MetadataCopy:
     log_end: Callable[[], int]
     # Keeps the owners of queue locks.
     keep_locks: Callable[[bytes], Awaitable[None]]
-    # Keeps what of the master's store is not in its log; blocks.
-    keep_store_tables: Callable[[StoreTables], None]
+    # Where in the log topics were deleted here.
+    deleted_topics: Callable[[], Mapping[str, int]]
+    # Keeps what of the master's store is not in its log; also takes where topics were deleted here
+    # before the master was asked; blocks.
+    keep_store_tables: Callable[[StoreTables, Mapping[str, int]], None]
     rpc: RpcClient
     # For the progress of the timers.
     folder: Path
@@ -159,7 +164,7 @@ class MetadataCopy:
         fetched = await self._fetch_tables(tables, problems)
         if fetched.topics is not None:
             master = MasterTables(self.rpc, self._address, _CALL_TIMEOUT_MS)
-            fetched.store = await self._ask("tables of the store", master.of_store(), problems)
+            await self._ask_store(fetched, problems)
             fetched.log_end = await self._ask("log end", master.log_end(), problems)
             await self._until_log_reaches(fetched)
         await self._keep_tables(fetched, problems)
@@ -190,7 +195,7 @@ class MetadataCopy:
 
     async def _keep_store(self, fetched: _Fetched, problems: dict[str, OrbitError]) -> None:
         if fetched.store is not None:
-            keeping = off_loop(self.keep_store_tables, fetched.store)
+            keeping = off_loop(self.keep_store_tables, fetched.store, fetched.deleted_here)
             await self._try("tables of the store", keeping, problems)
 
     async def _keep_tables(self, fetched: _Fetched, problems: dict[str, OrbitError]) -> None:
@@ -218,7 +223,7 @@ class MetadataCopy:
         await self._try("offsets", self._read_offsets(got), problems)
         got.delays = await self._ask("delay progress", master.delays(), problems)
         got.timers = await self._ask("timer progress", master.timers(), problems)
-        got.store = await self._ask("tables of the store", master.of_store(), problems)
+        await self._ask_store(got, problems)
         # Invariant: asked last, so that it is above everything that the others refer to.
         got.log_end = await self._ask("log end", master.log_end(), problems)
         return got
@@ -233,6 +238,11 @@ class MetadataCopy:
         if LOCKS in tables:
             got.locks = await self._ask(LOCKS, master.locks(), problems)
         return got
+
+    async def _ask_store(self, got: _Fetched, problems: dict[str, OrbitError]) -> None:
+        master = MasterTables(self.rpc, self._address, _CALL_TIMEOUT_MS)
+        got.deleted_here = self.deleted_topics()
+        got.store = await self._ask("tables of the store", master.of_store(), problems)
 
     async def _read_offsets(self, got: _Fetched) -> None:
         if got.offsets_body is None:

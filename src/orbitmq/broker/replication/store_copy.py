@@ -5,12 +5,16 @@ was promoted, which still has the topic. The log is the same, but the queues are
 lack what is older. So deletions that the master does not have are undone from the log. And a topic
 that was deleted and created again between two looks loses here what it lost there.
 
+The log tells of a deletion, too, maybe after the master was asked for its deletions. So only those
+are undone that were here before.
+
 Threads: one at a time; blocks, for as long as a log is read if a topic is restored.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,8 +41,11 @@ class StoreCopy:
     # Topics that could not be restored, and where they were deleted here.
     _failed: dict[str, int] = field(default_factory=dict, init=False)
 
-    def follow(self, master: StoreTables) -> None:
-        """Keep the numbers that the master reserved, and delete what it has deleted, no more."""
+    def follow(self, master: StoreTables, deleted_before: Mapping[str, int]) -> None:
+        """Keep the numbers that the master reserved, and delete what it has deleted, no more.
+
+        `deleted_before` is what was deleted here before the master was asked for its tables.
+        """
         self.store.follow_reserved_offsets(
             {(one.topic, one.queue_id): QueueOffset(one.end) for one in master.reserved}
         )
@@ -50,7 +57,9 @@ class StoreCopy:
             known = max(deleted_here.get(topic, 0), self.store.log_start)
             if topic in self.topics.topics and known < end <= self.store.log_end:
                 self._delete(topic, PhysicalOffset(end))
-        for topic, end in deleted_here.items():
+        for topic, end in deleted_before.items():
+            if self.store.deleted_topics().get(topic) != end:
+                continue
             # What the master's log does not have any more is nobody's.
             kept_from = PhysicalOffset(max(master.deleted.get(topic, 0), master.log_start))
             if end <= kept_from:
@@ -62,7 +71,7 @@ class StoreCopy:
                 self._gone[topic] = end
             elif topic in master.deleted:
                 # There is nothing between the two; a later restoration would read all of it.
-                self.store.lower_deletion(topic, deleted_until=kept_from)
+                self.store.lower_deletion(topic, noted=end, deleted_until=kept_from)
 
     def _delete(self, topic: str, end: PhysicalOffset) -> None:
         if self._failed.get(topic) == end:

@@ -76,15 +76,18 @@ class Dispatcher:
                 assert self.position > before
         return grown
 
-    def refill(self, scan: TopicScan) -> None:
-        """Replace a topic's queues by what a scan found, and finds up to here."""
-        with self._lock:
-            self._refill(scan)
+    def restore(self, scan: TopicScan, *, noted: int) -> bool:
+        """Replace a deleted topic's queues by what a scan found, and finds up to here.
 
-    def _refill(self, scan: TopicScan) -> None:
+        Does nothing, and returns False, if it was deleted meanwhile elsewhere than noted.
+        """
         topic = scan.topic.decode(errors="replace")
-        scan.run(self.position)
-        self.queues.replace_topic(topic, scan.runs)
+        with self._lock:
+            scan.run(self.position)
+            if scan.has_restarts or self.deleted_topics.ends.get(topic, 0) != noted:
+                return False
+            self.queues.replace_topic(topic, scan.runs)
+        return True
 
     def delete_before(self, topic: str, at: PhysicalOffset) -> None:
         """Delete a topic's records below an offset, and keep the queues that it has above."""
@@ -96,14 +99,16 @@ class Dispatcher:
                 scan = TopicScan(
                     self.log, topic.encode(), max(at, self.log.start), self.delay_levels_ms
                 )
-                self._refill(scan)
+                scan.run(self.position)
+                self.queues.replace_topic(topic, scan.runs)
                 self.queues.sync()
             self._delete_before(topic, at)
 
-    def lower_deletion(self, topic: str, end: PhysicalOffset) -> None:
-        """Note that a topic's records are deleted only below a lower end."""
+    def lower_deletion(self, topic: str, end: PhysicalOffset, *, noted: int) -> None:
+        """Note that a topic's records are deleted only below a lower end than the one noted."""
         with self._lock:
-            self.deleted_topics.lower(topic, end)
+            if self.deleted_topics.ends.get(topic, 0) == noted:
+                self.deleted_topics.lower(topic, end)
 
     def snapshot(self) -> Dispatched:
         """Take a snapshot of how far queues and index are."""

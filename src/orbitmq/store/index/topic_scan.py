@@ -37,6 +37,9 @@ class TopicScan:
     entries_max: int = ENTRIES_MAX
     # With their queue ids, in the order of the log.
     runs: list[tuple[int, EntryRun]] = field(default_factory=list, init=False)
+    # Whether the topic was deleted and created again in between.
+    has_restarts: bool = field(default=False, init=False)
+    _ends: dict[int, int] = field(default_factory=dict, init=False)
     _count: int = field(default=0, init=False)
 
     def run(self, end: PhysicalOffset) -> None:
@@ -81,7 +84,10 @@ class TopicScan:
             )
 
     def _add(self, queue_id: int, runs: list[EntryRun]) -> None:
-        self.runs += ((queue_id, run) for run in runs)
+        for run in runs:
+            self.runs.append((queue_id, run))
+            self.has_restarts |= run.first < self._ends.get(queue_id, 0)
+            self._ends[queue_id] = run.first + len(run.entries) // ENTRY_BYTES
         self._count += sum(len(run.entries) for run in runs) // ENTRY_BYTES
         if self._count > self.entries_max:
             raise StoreDamagedError(

@@ -36,12 +36,17 @@ def tables(deleted: dict[str, int], log_start: int = 0) -> StoreTables:
     return StoreTables(reserved=[], deleted=deleted, log_start=log_start)
 
 
+def follow(copy: StoreCopy, master: StoreTables) -> None:
+    """Follow tables that the master was asked for just now."""
+    copy.follow(master, copy.store.deleted_topics())
+
+
 async def test_a_topic_that_the_master_has_is_restored(
     store: MessageStore, topics: TopicTable
 ) -> None:
     await topics.put(TopicConfig(name=TOPIC))
 
-    StoreCopy(store, topics).follow(tables({}))
+    follow(StoreCopy(store, topics), tables({}))
 
     assert store.end_of(TOPIC, 0) == 1
 
@@ -51,9 +56,9 @@ async def test_a_topic_stays_deleted_where_the_master_deleted_it(
 ) -> None:
     await topics.put(TopicConfig(name=TOPIC))
 
-    StoreCopy(store, topics).follow(tables({TOPIC: store.log_end}))
+    follow(StoreCopy(store, topics), tables({TOPIC: store.log_end}))
     # The master's retention has deleted all of it, with the note of the deletion.
-    StoreCopy(store, topics).follow(tables({}, log_start=store.log_end))
+    follow(StoreCopy(store, topics), tables({}, log_start=store.log_end))
 
     assert store.end_of(TOPIC, 0) == 0
     assert store.deleted_topics() == {TOPIC: store.log_end}
@@ -64,9 +69,9 @@ async def test_the_place_of_a_deletion_becomes_the_master_s_once_the_topic_stays
 ) -> None:
     copy, end = StoreCopy(store, topics), store.log_end
 
-    copy.follow(tables({TOPIC: 5}))
+    follow(copy, tables({TOPIC: 5}))
     assert store.deleted_topics() == {TOPIC: end}
-    copy.follow(tables({TOPIC: 5}))
+    follow(copy, tables({TOPIC: 5}))
 
     assert store.deleted_topics() == {TOPIC: 5}
 
@@ -78,8 +83,8 @@ async def test_a_topic_that_cannot_be_restored_is_named_once(
     store.parts.log.files[0].view[4:8] = b"\xff" * 4
     copy = StoreCopy(store, topics)
 
-    copy.follow(tables({}))
-    copy.follow(tables({}))
+    follow(copy, tables({}))
+    follow(copy, tables({}))
 
     named = [one.getMessage() for one in caplog.records if "lack the messages" in one.message]
     assert len(named) == 1
@@ -95,10 +100,23 @@ async def test_a_topic_created_again_loses_what_the_master_deleted_of_it_before(
         deleted_until = store.log_end
         copy = StoreCopy(store, topics)
 
-        copy.follow(tables({TOPIC: deleted_until + 1}))
+        follow(copy, tables({TOPIC: deleted_until + 1}))
         assert store.end_of(TOPIC, 0) == 1, "the log has yet to get there"
         store.put(message(b"new", queue_id=1))
-        copy.follow(tables({TOPIC: deleted_until}))
+        follow(copy, tables({TOPIC: deleted_until}))
 
         assert [store.end_of(TOPIC, queue_id) for queue_id in (0, 1)] == [0, 1]
         assert store.deleted_topics() == {TOPIC: deleted_until}
+
+
+async def test_a_deletion_that_is_newer_than_the_master_s_tables_is_not_undone(
+    store: MessageStore, topics: TopicTable
+) -> None:
+    await topics.put(TopicConfig(name=TOPIC))
+    copy, end = StoreCopy(store, topics), store.log_end
+
+    copy.follow(tables({}), {})
+    copy.follow(tables({}), {TOPIC: end - 1})
+
+    assert store.deleted_topics() == {TOPIC: end}
+    assert store.end_of(TOPIC, 0) == 0
