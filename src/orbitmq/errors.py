@@ -13,6 +13,7 @@
     │   ├── SettingsProblemsError     several of these, found together
     │   └── PipelineFileError         mistakes in the file of a pipeline
     ├── PipelineError             a query of a pipeline that failed
+    ├── TableStateError           a table that does not fit the checkpoint of its query
     ├── SchemaRegistryError       a schema that a registry does not hand out
     ├── PackageMissingError       an optional package that is not installed
     ├── RequestRefusedError       a request that a server answers with a failure code
@@ -240,6 +241,16 @@ class PipelineError(OrbitError):
             hint="once that is mended, run it again: it resumes where it stopped",
         )
         self.query = query
+
+
+class TableStateError(OrbitError):
+    """A table that does not fit the checkpoint of the query that writes it."""
+
+    def __init__(self, sink: str, target: str, checkpoint: str, problem: str) -> None:
+        super().__init__(
+            f"{sink} is not written to {target}: {problem} (checkpoint {checkpoint})",
+            hint="run it with the state that wrote the table, or move the table away",
+        )
 
 
 class SchemaRegistryError(OrbitError):

@@ -19,7 +19,7 @@ from orbitmq.errors import PackageMissingError, SettingsError
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin import Admin
     from orbitmq.model.queues import MessageQueue
-    from orbitmq.pipelines.plan import Pipeline, Sink
+    from orbitmq.pipelines.plan import Pipeline
     from orbitmq.pipelines.running.runner import Batch
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
@@ -69,8 +69,8 @@ def check(file: File, *, as_json: AsJson = False) -> None:
         {
             "sink": sink.name,
             "from": sink.reads,
-            "to": _target(sink),
-            "guarantee": _guarantee(sink),
+            "to": sink.target,
+            "guarantee": sink.guarantee,
         }
         for sink in pipeline.sinks
     ]
@@ -185,21 +185,3 @@ def _show(batch: Batch) -> None:
         f"{batch.query}: batch {batch.number}, {counted(batch.rows, 'row')} in {batch.took_ms} ms, "
         f"{rate}/s"
     )
-
-
-def _target(sink: Sink) -> str:
-    from orbitmq.pipelines.plan import ParquetSink, TopicSink
-
-    if isinstance(sink, ParquetSink):
-        return f"files {sink.path}"
-    return f"topic {sink.topic}" if isinstance(sink, TopicSink) else "the console"
-
-
-def _guarantee(sink: Sink) -> str:
-    from orbitmq.pipelines.plan import ParquetSink, TopicSink
-
-    if isinstance(sink, ParquetSink):
-        return "each row once, for readers that honour Spark's log of the folder"
-    if isinstance(sink, TopicSink) and sink.is_exactly_once:
-        return "each row once"
-    return "each row at least once"

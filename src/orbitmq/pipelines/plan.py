@@ -142,6 +142,16 @@ class ParquetSink:
     path: str
     partition_by: tuple[str, ...]
 
+    @property
+    def target(self) -> str:
+        """Where its rows go, for people."""
+        return f"files {self.path}"
+
+    @property
+    def guarantee(self) -> str:
+        """How often each row gets there, for people."""
+        return "each row once, for readers that honour Spark's log of the folder"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSink:
@@ -158,6 +168,16 @@ class TopicSink:
     is_exactly_once: bool
     options: Mapping[str, str]
 
+    @property
+    def target(self) -> str:
+        """Where its rows go, for people."""
+        return f"topic {self.topic}"
+
+    @property
+    def guarantee(self) -> str:
+        """How often each row gets there, for people."""
+        return "each row once" if self.is_exactly_once else "each row at least once"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSink:
@@ -166,6 +186,8 @@ class ConsoleSink:
     name: str
     reads: str
     rows: int
+    target = "the console"
+    guarantee = "each row at least once"
 
 
 Sink = ParquetSink | TopicSink | ConsoleSink

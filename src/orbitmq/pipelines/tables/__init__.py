@@ -1,0 +1,1 @@
+"""Tables that pipelines write batch by batch, each batch in one transaction."""
