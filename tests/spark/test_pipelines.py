@@ -19,6 +19,7 @@ from orbitmq.pipelines.file.pipeline_file import read_pipeline
 from orbitmq.pipelines.running.runner import Batch, Runner
 from orbitmq.pipelines.running.state import locked
 from tests.integration.docs.pages import ROOT
+from tests.spark.commands import orbitmq
 from tests.spark.topics import Topics
 from tests.unit.pipelines.decoding.registry import running_registry
 from tests.unit.pipelines.decoding.test_avro import confluent, encoded, record
@@ -382,13 +383,6 @@ def test_the_state_says_how_far_queries_are_and_is_forgotten_only_when_asked(sho
     assert shop.table("tables/twice", "id") == [(1,), (2,), (3,)]
     assert len(shop.topics.messages(shop.alerts)) == 2
     assert (shop.folder / "shop.state" / "quarantine-1" / "orders").is_dir()
-
-
-def orbitmq(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    program = Path(sys.executable).with_name("orbitmq")
-    return subprocess.run(
-        [program, *words], capture_output=True, text=True, timeout=170, check=False
-    )
 
 
 def test_the_file_of_the_page_runs_by_the_command(shop: Shop, java_home: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 import threading
 from functools import partial
@@ -14,15 +13,15 @@ import typer
 from orbitmq.cli.administering import NameServers, Yes, administer, client_keywords, confirm
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, counted, show_rows, time_text
-from orbitmq.errors import PackageMissingError, SettingsError
+from orbitmq.cli.pipeline_cases import record, try_cases
+from orbitmq.cli.pipeline_file import File, read
+from orbitmq.errors import SettingsError
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin import Admin
     from orbitmq.model.queues import MessageQueue
     from orbitmq.pipelines.plan import Pipeline
     from orbitmq.pipelines.running.runner import Batch
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,6 +35,8 @@ def add_to(app: typer.Typer) -> None:
     group.command("run")(run)
     group.command("status")(status)
     group.command("reset")(forget_progress)
+    group.command("record")(record)
+    group.command("test")(try_cases)
     app.add_typer(group, name="pipeline")
 
 
@@ -48,12 +49,13 @@ def new(
     namesrv: NameServers = None,
 ) -> None:
     """Write a first pipeline file for a topic, by a look at its newest messages."""
-    from orbitmq.pipelines.drafting import draft, newest_bodies
+    from orbitmq.pipelines.drafting import draft
+    from orbitmq.pipelines.newest_messages import newest_messages
 
     administer(namesrv, lambda admin: admin.topics.route(topic), topic=topic)
     file = file or Path(f"{topic}.yaml")
     servers = client_keywords(namesrv)["namesrv"]
-    text = draft(servers, topic, newest_bodies(servers, topic))
+    text = draft(servers, topic, [message.body for message in newest_messages(servers, topic)])
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
@@ -64,7 +66,7 @@ def new(
 
 def check(file: File, *, as_json: AsJson = False) -> None:
     """Read a pipeline file, and show what it would run; Spark is not started."""
-    pipeline = _read(file)
+    pipeline = read(file)
     rows: list[dict[str, object]] = [
         {
             "sink": sink.name,
@@ -89,7 +91,7 @@ def run(
     ] = None,
 ) -> None:
     """Run a pipeline until Ctrl-C; it resumes where the last run stopped."""
-    pipeline = _read(file)
+    pipeline = read(file)
     from orbitmq.pipelines.running.runner import Runner
     from orbitmq.spark import session
 
@@ -119,7 +121,7 @@ def _stop_on_signals(stopping: threading.Event) -> None:
 
 def status(file: File, *, as_json: AsJson = False) -> None:
     """Show how far the queries of a pipeline are; it may be running."""
-    pipeline = _read(file)
+    pipeline = read(file)
     from orbitmq.pipelines.running.state import states
 
     found = states(pipeline)
@@ -138,7 +140,7 @@ def status(file: File, *, as_json: AsJson = False) -> None:
 
 def forget_progress(file: File, *, yes: Yes = False) -> None:
     """Let the next run begin anew; what was written stays."""
-    pipeline = _read(file)
+    pipeline = read(file)
     from orbitmq.pipelines.running.state import reset, states
 
     queries = ", ".join(one.name for one in states(pipeline))
@@ -168,15 +170,6 @@ def _ends(pipeline: Pipeline) -> dict[MessageQueue, int]:
 async def _ends_of(topic: str, admin: Admin) -> dict[MessageQueue, int]:
     bounds = await admin.topics.bounds(topic)
     return {queue: one.max_offset for queue, one in bounds.items()}
-
-
-def _read(file: Path) -> Pipeline:
-    for package in ("yaml", "pyspark"):
-        if importlib.util.find_spec(package) is None:
-            raise PackageMissingError(package, needed_by="orbitmq pipeline", extra="spark")
-    from orbitmq.pipelines.file.pipeline_file import read_pipeline
-
-    return read_pipeline(file)
 
 
 def _show(batch: Batch) -> None:

@@ -7,37 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from orbitmq.client import PullConsumer
 from orbitmq.pipelines.file.sources import can_be_column
 
-SAMPLE_MAX: Final = 1000
-_PULL_MAX: Final = 32
 _FIELDS_MAX: Final = 200
 _DEPTH_MAX: Final = 8
-_GROUP: Final = "orbitmq-pipeline-new"
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_]+")
 _LONG_MAX: Final = 2**63
-
-
-def newest_bodies(namesrv: str, topic: str, *, count: int = SAMPLE_MAX) -> list[bytes]:
-    """The bodies of the newest messages of all queues of a topic, about so many."""
-    found: list[bytes] = []
-    with PullConsumer(_GROUP, namesrv=namesrv) as consumer:
-        queues = consumer.queues(topic)
-        each = max(count // max(len(queues), 1), 1)
-        for queue in queues:
-            end = consumer.max_offset(queue)
-            offset = max(consumer.min_offset(queue), end - each)
-            while offset < end and len(found) < count:
-                pulled = consumer.pull(queue, "*", offset, _PULL_MAX)
-                found += (message.body for message in pulled.messages)
-                if pulled.next_offset <= offset:
-                    break
-                offset = pulled.next_offset
-    return found
 
 
 def draft(namesrv: str, topic: str, bodies: Sequence[bytes]) -> str:

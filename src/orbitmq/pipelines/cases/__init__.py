@@ -1,0 +1,1 @@
+"""Cases of a pipeline: recorded messages, and the rows that are expected."""
