@@ -361,9 +361,12 @@ class MessageStore(StoredMessages):
         """Where in the log each deleted topic ended."""
         return self._parts.deleted_topics.ends
 
-    def restore_topic(self, topic: str, *, deleted_until: PhysicalOffset) -> None:
-        """Fill the queues of a deleted topic from the log again, from an offset on; blocks."""
-        self._topic_storage.restore(topic, deleted_until)
+    def restore_topic(self, topic: str, *, noted: int, deleted_until: PhysicalOffset) -> bool:
+        """Fill the queues of a topic that was deleted at `noted` from the log again; blocks.
+
+        Its records below `deleted_until` stay deleted. Returns False if it was deleted elsewhere.
+        """
+        return self._topic_storage.restore(topic, deleted_until, noted=noted)
 
     def raise_deletion(self, topic: str, *, deleted_until: PhysicalOffset) -> None:
         """Delete what a topic that was created again had before, below an offset; may block."""

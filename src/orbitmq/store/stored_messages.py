@@ -8,11 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from orbitmq.errors import QueueDamagedError
 from orbitmq.model.property_names import KEYS, UNIQUE_ID
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from orbitmq.store.reading.memory_topics import MemoryTopics
     from orbitmq.store.reading.queue_reader import ReadableQueue
 
+
+T = TypeVar("T")
 
 _ZERO: Final = QueueOffset(0)
 # Size and magic of a record.
@@ -96,7 +98,8 @@ class StoredMessages:
                     may_wait=may_wait,
                 )
             except QueueDamagedError as damage:
-                self._repair_entry(queue, damage, may_wait=may_wait)
+                if self._is_known(on_disk, topic, queue_id):
+                    self._repair_entry(queue, damage, may_wait=may_wait)
                 continue
             if in_memory is not None:
                 found.start, found.end = _bounds(on_disk, in_memory)
@@ -116,42 +119,30 @@ class StoredMessages:
         with_bodies: bool = True,
     ) -> Read:
         """Read many records of a queue from an offset on; see `bulk_reading`."""
-        on_disk, in_memory = self._find(topic, queue_id)
-        reader, queue = self._part_at(offset, on_disk, in_memory)
-
-        def read(first: int, count_max: int) -> Read:
-            while True:
-                try:
-                    return read_bulk(
-                        reader,
-                        queue,
-                        QueueOffset(first),
-                        count_max,
-                        bytes_max,
-                        tag_filter=tag_filter,
-                        record_filter=record_filter,
-                    )
-                except QueueDamagedError as damage:
+        while True:
+            on_disk, in_memory = self._find(topic, queue_id)
+            reader, queue = self._part_at(offset, on_disk, in_memory)
+            read = partial(
+                read_bulk,
+                reader,
+                queue,
+                bytes_max=bytes_max,
+                tag_filter=tag_filter,
+                record_filter=record_filter,
+            )
+            try:
+                if with_bodies:
+                    found = read(QueueOffset(offset), count_max)
+                else:
+                    found = read_without_bodies(read, offset, count_max, bytes_max)
+            except QueueDamagedError as damage:
+                if self._is_known(on_disk, topic, queue_id):
                     self._repair_entry(queue, damage)
-
-        if with_bodies:
-            found = read(offset, count_max)
-        else:
-            found = read_without_bodies(read, offset, count_max, bytes_max)
-        if in_memory is not None:
-            found.start, found.end = _bounds(on_disk, in_memory)
-        if self._is_known(on_disk, topic, queue_id):
-            return found
-        return self.read_bulk(
-            topic,
-            queue_id,
-            offset,
-            count_max,
-            bytes_max,
-            tag_filter=tag_filter,
-            record_filter=record_filter,
-            with_bodies=with_bodies,
-        )
+                continue
+            if in_memory is not None:
+                found.start, found.end = _bounds(on_disk, in_memory)
+            if self._is_known(on_disk, topic, queue_id):
+                return found
 
     def _repair_entry(
         self, queue: ReadableQueue | None, damage: QueueDamagedError, *, may_wait: bool = True
@@ -174,17 +165,24 @@ class StoredMessages:
 
     def start_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The oldest offset of a queue."""
-        return self._bounds(topic, queue_id)[0]
+        return self._look(topic, queue_id, _bounds)[0]
 
     def end_of(self, topic: str, queue_id: int) -> QueueOffset:
         """The offset after the newest visible message."""
-        return self._bounds(topic, queue_id)[1]
+        return self._look(topic, queue_id, _bounds)[1]
 
     def offset_at(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = Boundary.LOWER
     ) -> QueueOffset:
         """The offset of a queue at a store time."""
-        found = self._find(topic, queue_id)
+        return self._look(topic, queue_id, lambda *parts: self._offset_in(parts, time_ms, boundary))
+
+    def _offset_in(
+        self,
+        found: tuple[ConsumeQueue | None, MemoryQueue | None],
+        time_ms: int,
+        boundary: Boundary,
+    ) -> QueueOffset:
         # Store times do not fall between the part on disk and the one in memory either.
         parts = [part for part in found if part is not None and part.start < part.end]
         if boundary is Boundary.LOWER:
@@ -203,20 +201,28 @@ class StoredMessages:
 
     def earliest_ms(self, topic: str, queue_id: int) -> int:
         """The store time of the oldest message of a queue; -1 if it has none."""
-        for part in self._find(topic, queue_id):
-            store_ms = (
-                earliest_ms(part, partial(self._store_ms, part)) if part is not None else None
-            )
-            if store_ms is not None:
-                return store_ms
-        return -1
+
+        def look(*parts: ConsumeQueue | MemoryQueue | None) -> int:
+            for part in parts:
+                store_ms = (
+                    earliest_ms(part, partial(self._store_ms, part)) if part is not None else None
+                )
+                if store_ms is not None:
+                    return store_ms
+            return -1
+
+        return self._look(topic, queue_id, look)
 
     def store_ms_of(self, topic: str, queue_id: int, offset: int) -> int | None:
         """The store time of one message of a queue; None if there is no such message."""
-        for part in self._find(topic, queue_id) if offset >= 0 else ():
-            if part is not None and part.start <= offset < part.end:
-                return self._store_ms(part, QueueOffset(offset))
-        return None
+
+        def look(*parts: ConsumeQueue | MemoryQueue | None) -> int | None:
+            for part in parts if offset >= 0 else ():
+                if part is not None and part.start <= offset < part.end:
+                    return self._store_ms(part, QueueOffset(offset))
+            return None
+
+        return self._look(topic, queue_id, look)
 
     def entries(
         self, topic: str, queue_id: int, offset: int, count_max: int
@@ -239,11 +245,15 @@ class StoredMessages:
 
     def encoded_entries(self, topic: str, queue_id: int, offset: int, count_max: int) -> bytes:
         """Read entries of a queue as their bytes, fewer at the end of a file."""
-        for part in self._find(topic, queue_id):
-            content = part.entries(QueueOffset(offset), count_max) if part is not None else b""
-            if content:
-                return content
-        return b""
+
+        def look(*parts: ConsumeQueue | MemoryQueue | None) -> bytes:
+            for part in parts:
+                content = part.entries(QueueOffset(offset), count_max) if part is not None else b""
+                if content:
+                    return content
+            return b""
+
+        return self._look(topic, queue_id, look)
 
     def is_in_memory(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a message counts as in memory, by `memory_percent`."""
@@ -257,11 +267,10 @@ class StoredMessages:
     def queues(self) -> list[QueueBounds]:
         """The bounds of every queue that has or had messages."""
         keys = {
-            (queue.topic, queue.queue_id): None
-            for queue in (*self._queues, *self._memory.queues())
-            if queue.end > 0
+            (queue.topic, queue.queue_id): None for queue in (*self._queues, *self._memory.queues())
         }
-        return [QueueBounds(*key, *self._bounds(*key)) for key in keys]
+        bounds = (QueueBounds(*key, *self._look(*key, _bounds)) for key in keys)
+        return [queue for queue in bounds if queue.end > 0]
 
     def queue_ids(self, topic: str) -> list[int]:
         """The queues of a topic that have or had messages."""
@@ -276,13 +285,18 @@ class StoredMessages:
             in_memory = None
         return on_disk, in_memory
 
-    def _bounds(self, topic: str, queue_id: int) -> tuple[QueueOffset, QueueOffset]:
-        """Where a queue begins and ends."""
+    def _look(
+        self,
+        topic: str,
+        queue_id: int,
+        look: Callable[[ConsumeQueue | None, MemoryQueue | None], T],
+    ) -> T:
+        """What the two parts of a queue show, again if it was replaced meanwhile."""
         while True:
             on_disk, in_memory = self._find(topic, queue_id)
-            bounds = _bounds(on_disk, in_memory)
+            seen = look(on_disk, in_memory)
             if self._is_known(on_disk, topic, queue_id):
-                return bounds
+                return seen
 
     def _is_known(self, on_disk: ConsumeQueue | None, topic: str, queue_id: int) -> bool:
         """Whether a queue was not replaced, which empties it, while it was read."""

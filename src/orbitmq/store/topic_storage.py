@@ -83,7 +83,7 @@ class TopicStorage:
         with self.appender.lock:
             if until is None:
                 self._delete_queues(topic)
-            elif self.deleted_topics.ends.get(topic, 0) <= until:
+            elif self.deleted_topics.end_of(topic) <= until:
                 # Also if it was noted before: a crash may have kept the queues.
                 self.dispatcher.delete_before(topic, until)
             if all(queue.topic != topic for queue in self.queues):
@@ -93,17 +93,17 @@ class TopicStorage:
     def raise_deletion(self, topic: str, deleted_until: PhysicalOffset) -> None:
         """Delete the records below an offset of a topic that was created again."""
         with self.appender.lock:
-            if self.deleted_topics.ends.get(topic, 0) < deleted_until:
+            if self.deleted_topics.end_of(topic) < deleted_until:
                 self.dispatcher.delete_before(topic, deleted_until)
                 log.info("older messages deleted topic=%s until=%d", topic, deleted_until)
 
-    def restore(self, topic: str, deleted_until: PhysicalOffset) -> None:
+    def restore(self, topic: str, deleted_until: PhysicalOffset, *, noted: int) -> bool:
         """Fill a topic's queues from the log again, except for records below an offset.
 
         Takes as long as reading the log from there on. A crash before the end leaves the deletion
-        in place, or the queues without it. Nothing is restored if it is deleted again meanwhile.
+        in place, or the queues without it. Does nothing, and returns False, if it was deleted
+        elsewhere than noted, as happens when it is deleted again meanwhile.
         """
-        noted = self.deleted_topics.ends.get(topic, PhysicalOffset(0))
         scan = TopicScan(
             self.commit_log,
             topic.encode(),
@@ -116,10 +116,11 @@ class TopicStorage:
                 raise StateError("the store is closed")
             if not self.dispatcher.restore(scan, noted=noted):
                 log.info("topic not restored, as it was deleted again topic=%s", topic)
-                return
+                return False
         self.queues.sync()
         self.lower_deletion(topic, deleted_until, noted=noted)
         log.info("topic restored from the log topic=%s from=%d", topic, deleted_until)
+        return True
 
     def lower_deletion(self, topic: str, deleted_until: PhysicalOffset, *, noted: int) -> None:
         """Note that a topic's records are deleted only below a lower offset than the one noted."""

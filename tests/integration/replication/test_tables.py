@@ -91,6 +91,25 @@ async def test_many_changes_in_a_row_are_copied_together(group: Group) -> None:
     assert len(rounds) < 50
 
 
+async def test_a_change_that_cannot_be_copied_does_not_stop_later_ones(group: Group) -> None:
+    slave = group.brokers[1]
+    await group.create_topic("doomed")
+    await group.send(topic="doomed")
+    await group.until_copied()
+    await group.until_has_topic("doomed")
+    slave.store.parts.queues.sync()
+    (file,) = (group.folder / "1" / "consumequeue" / "doomed" / "0").iterdir()
+    file.unlink()
+    file.mkdir()
+
+    await group.rpc.call(group.address(), DeleteTopic(topic="doomed"))
+    await until(lambda: not slave.store.has_queues("doomed"))
+    await group.create_topic("T")
+
+    await until(lambda: slave.topics.get("T") is not None)
+    assert slave.topics.get("doomed") is None
+
+
 async def test_changes_are_copied_again_after_a_restart_of_the_master(group: Group) -> None:
     await group.stop(0)
     await group.start(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitmq.errors import StoreDamagedError
+from orbitmq.errors import DiskFullError, StoreDamagedError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.store.index.topic_scan import TopicScan
@@ -46,7 +47,7 @@ def test_a_restored_topic_has_all_messages_of_several_log_files(tmp_path: Path) 
         assert store.log_end > 2 * LOG_FILE_BYTES
         store.delete_topic(TOPIC)
 
-        store.restore_topic(TOPIC, deleted_until=START)
+        store.restore_topic(TOPIC, noted=store.log_end, deleted_until=START)
 
         assert bodies(store) == bodies(store, 1) == before
         assert store.deleted_topics() == {TOPIC: START}
@@ -65,9 +66,10 @@ def test_messages_before_an_older_deletion_stay_away(tmp_path: Path) -> None:
         second = fill(master, "second", 5)
         copy(master, slave)
         slave.delete_topic(TOPIC)
+        deleted_at = slave.log_end
         assert bodies(slave) == []
 
-        slave.restore_topic(TOPIC, deleted_until=first_end)
+        slave.restore_topic(TOPIC, noted=deleted_at, deleted_until=first_end)
 
         assert bodies(slave) == bodies(slave, 1) == second
 
@@ -77,11 +79,12 @@ def test_messages_that_arrive_meanwhile_are_in_their_places(tmp_path: Path) -> N
         wanted = fill(master, "before", 60)
         copy(master, slave)
         slave.delete_topic(TOPIC)
+        deleted_at = slave.log_end
         wanted += fill(master, "after", 60)
 
         copying = threading.Thread(target=copy, args=(master, slave))
         copying.start()
-        slave.restore_topic(TOPIC, deleted_until=START)
+        slave.restore_topic(TOPIC, noted=deleted_at, deleted_until=START)
         copying.join(60)
 
         assert bodies(slave) == bodies(slave, 1) == wanted
@@ -97,7 +100,8 @@ def test_a_topic_that_was_deleted_again_meanwhile_is_not_restored(tmp_path: Path
         second = fill(master, "second", 3)
         copy(master, slave)
 
-        slave.restore_topic(TOPIC, deleted_until=START)
+        for noted in (deleted_at, deleted_at - 1):
+            assert not slave.restore_topic(TOPIC, noted=noted, deleted_until=START)
 
         assert bodies(slave) == bodies(slave, 1) == second
         assert slave.deleted_topics() == {TOPIC: deleted_at}
@@ -113,6 +117,47 @@ def copy(master: MessageStore, slave: MessageStore) -> None:
         slave.copy.room()[:size] = content
         slave.copy.take(size)
     slave.flush()
+
+
+def test_a_slave_without_room_to_note_a_deletion_shows_what_follows_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with open_store(tmp_path, is_copy=True) as slave, open_store(tmp_path / "m") as master:
+        fill(master, "first", 5)
+        copy(master, slave)
+        master.delete_topic(TOPIC)
+        second = fill(master, "second", 3)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("tempfile.mkstemp", full)
+            copy(master, slave)
+            assert slave.visible < slave.log_end
+            with pytest.raises(DiskFullError, match="no room for deleted topics"):
+                slave.raise_deletion(TOPIC, deleted_until=slave.visible)
+        slave._upkeep.round()
+
+        assert not slave.is_fenced
+        assert slave.visible == slave.log_end
+        assert bodies(slave) == bodies(slave, 1) == second
+
+
+def test_files_of_others_do_not_keep_a_topic_from_being_replaced(tmp_path: Path) -> None:
+    with open_store(tmp_path, is_copy=True) as slave, open_store(tmp_path / "m") as master:
+        fill(master, "first", 5)
+        copy(master, slave)
+        slave.parts.queues.sync()
+        backup = tmp_path / "consumequeue" / TOPIC / "1" / "backup"
+        backup.touch()
+        master.delete_topic(TOPIC)
+        second = fill(master, "second", 3)
+
+        copy(master, slave)
+
+        assert bodies(slave) == bodies(slave, 1) == second
+        assert backup.exists()
 
 
 def test_a_topic_with_too_many_messages_is_refused(tmp_path: Path) -> None:
@@ -132,7 +177,7 @@ def test_a_damaged_log_restores_nothing(tmp_path: Path) -> None:
         view[4:8] = b"\xff" * 4
 
         with pytest.raises(StoreDamagedError, match="at offset 0"):
-            store.restore_topic(TOPIC, deleted_until=START)
+            store.restore_topic(TOPIC, noted=store.log_end, deleted_until=START)
 
         assert store.deleted_topics() == {TOPIC: store.log_end}
         assert bodies(store) == []
@@ -228,18 +273,43 @@ def test_messages_that_are_shown_while_older_ones_are_deleted_stay(tmp_path: Pat
             slave.delete_topic(TOPIC, until=master.log_end)
 
 
+def test_a_read_that_meets_a_queue_while_it_is_replaced_repeats_on_the_new_one(
+    tmp_path: Path,
+) -> None:
+    with open_store(tmp_path) as store:
+        for number in range(12):
+            put(store, b"%d" % number, queue_id=number % 3)
+        queue = store.parts.queues.find(TOPIC, 2)
+        assert queue is not None
+        ends = [entry[0] for number in (2, 1) if (entry := queue.entry(QueueOffset(number)))]
+
+        def replace(_: bytes) -> bool:
+            if ends:
+                store.raise_deletion(TOPIC, deleted_until=PhysicalOffset(ends.pop()))
+            return True
+
+        found = [
+            store.read(TOPIC, 2, 0, 10, record_filter=replace),
+            store.read_bulk(TOPIC, 2, 0, 10, 1000, record_filter=replace),
+        ]
+
+        assert [(one.start, one.next_offset, one.records) for one in found] == [(2, 2, [])] * 2
+
+
 def test_readers_see_no_queue_vanish_while_older_messages_of_its_topic_are_deleted(
     tmp_path: Path,
 ) -> None:
     with open_store(tmp_path) as store:
         for number in range(120):
             put(store, b"%d" % number, queue_id=number % 3)
-        seen: set[int] = set()
+        seen: set[tuple[int, int, bool]] = set()
         ended = threading.Event()
 
         def read() -> None:
             while not ended.is_set():
-                seen.add(store.end_of(TOPIC, 2))
+                end = next(one.end for one in store.queues() if one.queue_id == 2)
+                entries = store.encoded_entries(TOPIC, 2, 39, 1)
+                seen.add((store.end_of(TOPIC, 2), end, bool(entries)))
 
         reading = threading.Thread(target=read)
         reading.start()
@@ -251,7 +321,7 @@ def test_readers_see_no_queue_vanish_while_older_messages_of_its_topic_are_delet
         ended.set()
         reading.join(60)
 
-        assert seen == {40}
+        assert seen == {(40, 40, True)}
         assert bodies(store, 2, 39) == [b"119"]
 
 

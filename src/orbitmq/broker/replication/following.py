@@ -215,7 +215,11 @@ class Following:
             self._tables_changed.clear()
             began_ms = self._clock.monotonic_ms()
             copied, known = self._tables, copied
-            await self.copy_tables(changed_tables(known, copied))
+            try:
+                await self.copy_tables(changed_tables(known, copied))
+            except Exception:
+                # The border: one failure must not end the copying of all later changes.
+                log.exception("changed tables not copied")
             took_ms = self._clock.monotonic_ms() - began_ms
             await self._clock.sleep_ms(max(_TABLES_PAUSE_MS, _TABLES_PAUSE_FACTOR * took_ms))
 

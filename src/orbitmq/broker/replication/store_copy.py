@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orbitmq.errors import OrbitError
+from orbitmq.errors import StoreDamagedError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class StoreCopy:
     topics: TopicTable
     # Topics that neither had at the last look, and where they were deleted here.
     _gone: dict[str, int] = field(default_factory=dict, init=False)
-    # Topics that could not be restored, and where they were deleted here.
+    # Topics that will not be restored, and where they were deleted here. What fails otherwise, as
+    # on a full disk, is tried again with the next tables.
     _failed: dict[str, int] = field(default_factory=dict, init=False)
 
     def follow(self, master: StoreTables, deleted_before: Mapping[str, int]) -> None:
@@ -57,8 +58,9 @@ class StoreCopy:
             known = max(deleted_here.get(topic, 0), self.store.log_start)
             if topic in self.topics.topics and known < end <= self.store.log_end:
                 self._delete(topic, PhysicalOffset(end))
+        deleted_here = self.store.deleted_topics()
         for topic, end in deleted_before.items():
-            if self.store.deleted_topics().get(topic) != end:
+            if deleted_here.get(topic) != end:
                 continue
             # What the master's log does not have any more is nobody's.
             kept_from = PhysicalOffset(max(master.deleted.get(topic, 0), master.log_start))
@@ -78,7 +80,7 @@ class StoreCopy:
             return
         try:
             self.store.raise_deletion(topic, deleted_until=end)
-        except OrbitError as error:
+        except StoreDamagedError as error:
             self._failed[topic] = end
             log.error(  # noqa: TRY400  # says it all
                 "a topic was created again, and its queues keep what the master had deleted before "
@@ -92,8 +94,10 @@ class StoreCopy:
         if self._failed.get(topic) == end:
             return
         try:
-            self.store.restore_topic(topic, deleted_until=kept_from)
-        except OrbitError as error:
+            if not self.store.restore_topic(topic, noted=end, deleted_until=kept_from):
+                # Whatever the master says next is about another deletion.
+                self._failed[topic] = end
+        except StoreDamagedError as error:
             self._failed[topic] = end
             log.error(  # noqa: TRY400  # says it all
                 "a topic that the master has was deleted here, and its queues lack the messages "

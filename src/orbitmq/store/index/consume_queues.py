@@ -328,7 +328,8 @@ class ConsumeQueues:
         self._unwritten.discard(queue)
         self._unsynced.discard(queue)
         queue.delete()
-        if queue.folder.is_dir():
+        # Files that are not ours stay, as in the topic's folder.
+        if queue.folder.is_dir() and not any(queue.folder.iterdir()):
             queue.folder.rmdir()
 
     def delete_all(self) -> None:

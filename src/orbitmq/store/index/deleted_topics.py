@@ -15,6 +15,7 @@ from typing import Final
 
 from orbitmq.disk import PRIVATE, FileModes, replace_file
 from orbitmq.model.queues import PhysicalOffset
+from orbitmq.store.files.descriptor import write_failure
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,11 @@ class DeletedTopics:
     def add(self, topic: str, end: PhysicalOffset, *, log_start: PhysicalOffset) -> None:
         """Record that a topic's records below `end` are deleted; on disk when this returns."""
         kept = {name: at for name, at in self._ends.items() if at > log_start}
-        self._ends = kept | {topic.encode(): end}
-        self._write()
+        self._replace(kept | {topic.encode(): end})
+
+    def end_of(self, topic: str) -> PhysicalOffset:
+        """Where a topic ended when it was last deleted; 0 if it was not."""
+        return PhysicalOffset(self._ends.get(topic.encode(), 0))
 
     @property
     def ends(self) -> dict[str, PhysicalOffset]:
@@ -59,8 +63,7 @@ class DeletedTopics:
         """Note that a topic's records are deleted only below a lower end; on disk on return."""
         name = topic.encode()
         if self._ends.get(name, 0) > end:
-            self._ends = self._ends | {name: end}
-            self._write()
+            self._replace(self._ends | {name: end})
 
     def has_above(self, offset: int) -> bool:
         """Whether a topic was deleted above an offset of the log."""
@@ -72,8 +75,7 @@ class DeletedTopics:
         What they deleted below is there again, once queues are filled from the log.
         """
         if self.has_above(offset):
-            self._ends = {name: end for name, end in self._ends.items() if end <= offset}
-            self._write()
+            self._replace({name: end for name, end in self._ends.items() if end <= offset})
 
     def is_deleted(self, topic: bytes, physical_offset: int) -> bool:
         """Whether a record of a topic is from before its deletion."""
@@ -91,6 +93,11 @@ class DeletedTopics:
             count += 1
         return count
 
-    def _write(self) -> None:
-        lines = [b"%d %b\n" % (at, name) for name, at in self._ends.items()]
-        replace_file(self._path, b"".join(lines), self._modes)
+    def _replace(self, ends: dict[bytes, int]) -> None:
+        lines = [b"%d %b\n" % (at, name) for name, at in ends.items()]
+        try:
+            replace_file(self._path, b"".join(lines), self._modes)
+        except OSError as error:
+            raise write_failure(self._path, error, what="deleted topics") from error
+        # Invariant: what is not on disk does not count, so that who failed does all of it again.
+        self._ends = ends

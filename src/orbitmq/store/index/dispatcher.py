@@ -84,7 +84,7 @@ class Dispatcher:
         topic = scan.topic.decode(errors="replace")
         with self._lock:
             scan.run(self.position)
-            if scan.has_restarts or self.deleted_topics.ends.get(topic, 0) != noted:
+            if scan.has_restarts or self.deleted_topics.end_of(topic) != noted:
                 return False
             self.queues.replace_topic(topic, scan.runs)
         return True
@@ -107,7 +107,7 @@ class Dispatcher:
     def lower_deletion(self, topic: str, end: PhysicalOffset, *, noted: int) -> None:
         """Note that a topic's records are deleted only below a lower end than the one noted."""
         with self._lock:
-            if self.deleted_topics.ends.get(topic, 0) == noted:
+            if self.deleted_topics.end_of(topic) == noted:
                 self.deleted_topics.lower(topic, end)
 
     def snapshot(self) -> Dispatched:

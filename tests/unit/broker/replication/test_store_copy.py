@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from orbitmq.broker.replication.store_copy import StoreCopy
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.clock import ManualClock
+from orbitmq.errors import DiskFullError
 from orbitmq.model.topics import TopicConfig
 from orbitmq.protocol.requests.metadata import StoreTables
 from orbitmq.store.message_store import MessageStore
@@ -120,3 +123,41 @@ async def test_a_deletion_that_is_newer_than_the_master_s_tables_is_not_undone(
 
     assert store.deleted_topics() == {TOPIC: end}
     assert store.end_of(TOPIC, 0) == 0
+
+
+async def test_a_topic_that_could_not_be_restored_on_a_full_disk_is_restored_later(
+    store: MessageStore, topics: TopicTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    await topics.put(TopicConfig(name=TOPIC))
+    copy = StoreCopy(store, topics)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tempfile.mkstemp", full)
+        with pytest.raises(DiskFullError, match="no room for deleted topics"):
+            follow(copy, tables({}))
+    follow(copy, tables({}))
+
+    assert store.end_of(TOPIC, 0) == 1
+    assert store.deleted_topics() == {TOPIC: 0}
+
+
+async def test_a_topic_that_was_deleted_elsewhere_meanwhile_is_looked_for_once(
+    tmp_path: Path, topics: TopicTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    await topics.put(TopicConfig(name=TOPIC))
+    with open_store(tmp_path / "store", is_copy=True) as store:
+        # The log tells that the topic was deleted in between.
+        for body in (b"old", b"new"):
+            store.put(message(body))
+            store.delete_topic(TOPIC)
+        copy = StoreCopy(store, topics)
+
+        with caplog.at_level(logging.INFO):
+            follow(copy, tables({}))
+            follow(copy, tables({}))
+
+        assert sum("topic not restored" in one.message for one in caplog.records) == 1
+        assert store.end_of(TOPIC, 0) == 0

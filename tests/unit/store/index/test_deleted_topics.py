@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
+import pytest
+
+from orbitmq.errors import DiskFullError
 from orbitmq.model.queues import PhysicalOffset
 from orbitmq.store.index.consume_queue import ENTRY
 from orbitmq.store.index.deleted_topics import DeletedTopics
@@ -39,3 +43,21 @@ def test_topics_that_the_log_no_longer_has_are_forgotten(tmp_path: Path) -> None
     _note(deleted, "new one", 400, log_start=200)
 
     assert (tmp_path / "deleted_topics").read_bytes() == b"400 new one\n"
+
+
+def test_a_deletion_that_is_not_on_disk_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    deleted = DeletedTopics(tmp_path)
+    _note(deleted, "orders", 100)
+    monkeypatch.setattr("tempfile.mkstemp", full)
+
+    with pytest.raises(DiskFullError, match="no room for deleted topics"):
+        _note(deleted, "orders", 400)
+    with pytest.raises(DiskFullError, match="no room for deleted topics"):
+        deleted.lower("orders", PhysicalOffset(50))
+
+    assert deleted.end_of("orders") == 100
