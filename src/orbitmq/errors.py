@@ -14,6 +14,7 @@
     │   └── PipelineFileError         mistakes in the file of a pipeline
     ├── PipelineError             a query of a pipeline that failed
     ├── TableStateError           a table that does not fit the checkpoint of its query
+    ├── TableError                a table that a batch cannot be written to
     ├── SchemaRegistryError       a schema that a registry does not hand out
     ├── PackageMissingError       an optional package that is not installed
     ├── RequestRefusedError       a request that a server answers with a failure code
@@ -251,6 +252,13 @@ class TableStateError(OrbitError):
             f"{sink} is not written to {target}: {problem} (checkpoint {checkpoint})",
             hint="run it with the state that wrote the table, or move the table away",
         )
+
+
+class TableError(OrbitError):
+    """A table that a batch cannot be written to."""
+
+    def __init__(self, sink: str, target: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"{sink} is not written to {target}: {reason}", hint=hint)
 
 
 class SchemaRegistryError(OrbitError):

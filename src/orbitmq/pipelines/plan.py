@@ -154,6 +154,25 @@ class ParquetSink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSink:
+    """A Delta table that grows with each batch."""
+
+    name: str
+    reads: str
+    path: str
+    partition_by: tuple[str, ...]
+    # Whether the table gets columns that rows have and it lacks.
+    adds_columns: bool
+
+    @property
+    def target(self) -> str:
+        """Where its rows go, for people."""
+        return f"Delta table {self.path}"
+
+    guarantee = "each row once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSink:
     """A topic; each row becomes a message. Expressions are SQL over the columns of the row."""
 
@@ -190,7 +209,7 @@ class ConsoleSink:
     guarantee = "each row at least once"
 
 
-Sink = ParquetSink | TopicSink | ConsoleSink
+Sink = ParquetSink | DeltaSink | TopicSink | ConsoleSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

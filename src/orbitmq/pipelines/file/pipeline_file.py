@@ -17,7 +17,7 @@ from orbitmq.pipelines.file.sinks import read_sink
 from orbitmq.pipelines.file.sources import Defaults, read_source
 from orbitmq.pipelines.file.steps import KnownNames, read_step
 from orbitmq.pipelines.file.values import location
-from orbitmq.pipelines.plan import ParquetSink, Pipeline, TopicSource
+from orbitmq.pipelines.plan import DeltaSink, ParquetSink, Pipeline, TopicSource
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class _Reading:
             if isinstance(source, TopicSource)
         }
         for sink in pipeline.sinks:
-            if not isinstance(sink, ParquetSink):
+            if not isinstance(sink, ParquetSink | DeltaSink):
                 continue
             owner = owners.setdefault(_folder(sink.path), f"sink {sink.name}")
             if owner != f"sink {sink.name}":

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Final
 
+from orbitmq.errors import PackageMissingError
 from orbitmq.pipelines.file.fields import FieldReader
 from orbitmq.pipelines.file.sources import Defaults, namesrv_of, one_kind, topic_of
 from orbitmq.pipelines.file.steps import KnownNames
 from orbitmq.pipelines.file.values import location
-from orbitmq.pipelines.plan import ConsoleSink, ParquetSink, Sink, TopicSink
+from orbitmq.pipelines.plan import ConsoleSink, DeltaSink, ParquetSink, Sink, TopicSink
 
-KINDS: Final = ("parquet", "topic", "console")
+KINDS: Final = ("parquet", "delta", "topic", "console")
 GUARANTEES: Final = ("exactly-once", "at-least-once")
+# What a table does with columns that it lacks.
+SCHEMA_RULES: Final = ("fixed", "add-columns")
 _CONSOLE_ROWS: Final = 20
 # Options of Spark's sink that other fields stand for.
 _OURS: Final = {
@@ -35,8 +39,10 @@ def read_sink(name: str, reader: FieldReader, defaults: Defaults, known: KnownNa
             name=name,
             reads=reads,
             path=location(reader.required("parquet", "tables/orders"), defaults.folder),
-            partition_by=reader.texts("partition_by"),
+            partition_by=_partition_by(reader),
         )
+    elif kind == "delta":
+        sink = _delta(name, reads, reader, defaults)
     elif kind == "topic":
         sink = _topic(name, reads, reader, defaults)
     else:
@@ -44,6 +50,32 @@ def read_sink(name: str, reader: FieldReader, defaults: Defaults, known: KnownNa
         sink = ConsoleSink(name=name, reads=reads, rows=reader.number("rows", _CONSOLE_ROWS))
     reader.end()
     return sink
+
+
+def _partition_by(reader: FieldReader) -> tuple[str, ...]:
+    names = reader.texts("partition_by")
+    if len({name.lower() for name in names}) < len(names):
+        reader.add("partition_by", f"{reader.what} is partitioned by a column twice")
+    return names
+
+
+def _delta(name: str, reads: str, reader: FieldReader, defaults: Defaults) -> DeltaSink:
+    if importlib.util.find_spec("deltalake") is None:
+        raise PackageMissingError("deltalake", needed_by=reader.what, extra="spark,delta")
+    path = location(reader.required("delta", "tables/orders"), defaults.folder)
+    if "://" in path:
+        reader.add(
+            "delta",
+            f"a Delta table cannot be at {path}",
+            hint="give a folder that this machine, and every machine of Spark, has under that path",
+        )
+    return DeltaSink(
+        name=name,
+        reads=reads,
+        path=path,
+        partition_by=_partition_by(reader),
+        adds_columns=reader.choice("schema", SCHEMA_RULES, SCHEMA_RULES[0]) != SCHEMA_RULES[0],
+    )
 
 
 def _topic(name: str, reads: str, reader: FieldReader, defaults: Defaults) -> TopicSink:

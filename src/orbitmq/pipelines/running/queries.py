@@ -14,11 +14,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from orbitmq.errors import SettingsError
-from orbitmq.pipelines.plan import ConsoleSink, ParquetSink, Pipeline, Sink, TopicSink
+from orbitmq.pipelines.plan import (
+    ConsoleSink,
+    DeltaSink,
+    ParquetSink,
+    Pipeline,
+    Sink,
+    TopicSink,
+)
 from orbitmq.pipelines.running.frames import Frames
 from orbitmq.pipelines.running.spark_errors import named
 from orbitmq.pipelines.running.state import CHECKPOINTS, OF_QUARANTINE, OF_SINK, QUARANTINE_OF
 from orbitmq.pipelines.suggestions import suggestion
+from orbitmq.pipelines.tables.batches import batch_writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +35,7 @@ class PlannedQuery:
 
     name: str
     checkpoint: str
-    # The table of files that it writes, if it does.
+    # The table of Spark's own files that it writes, if it does.
     table: str | None
     start: Callable[[], StreamingQuery]
 
@@ -42,7 +50,8 @@ def queries_of(pipeline: Pipeline, frames: Frames, *, is_once: bool) -> list[Pla
     for source, rejected in frames.rejected.items():
         name, path = f"{QUARANTINE_OF}{source}", f"{pipeline.quarantine}/{source}"
         writer = rejected.writeStream.format("parquet").option("path", path)
-        planned.append(planning.planned(name, f"{OF_QUARANTINE}{source}", writer, table=path))
+        checkpoint = planning.checkpoint(f"{OF_QUARANTINE}{source}")
+        planned.append(planning.planned(name, checkpoint, writer, table=path))
     return planned
 
 
@@ -59,6 +68,7 @@ class _Planning:
                 hint="a pipeline carries what arrives in topics; copy tables with Spark itself",
             )
         table = None
+        checkpoint = self.checkpoint(f"{OF_SINK}{sink.name}")
         if isinstance(sink, ParquetSink):
             table = sink.path
             _check_unique(sink, [column.lower() for column in rows.columns], rows)
@@ -66,19 +76,37 @@ class _Planning:
             if sink.partition_by:
                 _check_columns(sink, rows)
                 writer = writer.partitionBy(*sink.partition_by)
+        elif isinstance(sink, DeltaSink):
+            _check_unique(sink, [column.lower() for column in rows.columns], rows)
+            _check_columns(sink, rows)
+            writer = self._to_table(rows, sink, checkpoint)
         elif isinstance(sink, TopicSink):
             if not sink.body:
                 _check_unique(sink, rows.columns, rows)
             writer = _to_topic(rows, sink)
         else:
             writer = _to_console(rows, sink)
-        return self.planned(sink.name, f"{OF_SINK}{sink.name}", writer, table=table)
+        return self.planned(sink.name, checkpoint, writer, table=table)
+
+    def checkpoint(self, folder: str) -> str:
+        """Where the checkpoint of a query is."""
+        return f"{self.pipeline.state}/{CHECKPOINTS}/{folder}"
+
+    def _to_table(self, rows: DataFrame, sink: DeltaSink, checkpoint: str) -> DataStreamWriter:
+        """The rows into a table that records which batches it has."""
+        # An extra, which others need not have.
+        from orbitmq.pipelines.tables.delta import DeltaLake
+
+        table = DeltaLake(sink)
+        table.check(rows.schema)
+        name = f"{self.pipeline.name}/{sink.name}"
+        write = batch_writer(table, sink=name, target=sink.target, checkpoint=checkpoint)
+        return rows.writeStream.foreachBatch(write)
 
     def planned(
-        self, name: str, folder: str, writer: DataStreamWriter, *, table: str | None
+        self, name: str, checkpoint: str, writer: DataStreamWriter, *, table: str | None
     ) -> PlannedQuery:
-        """A query with its checkpoint in a folder, and maybe a table that it writes."""
-        checkpoint = f"{self.pipeline.state}/{CHECKPOINTS}/{folder}"
+        """A query with its checkpoint, and maybe a table that it writes."""
         writer = writer.queryName(name).option("checkpointLocation", checkpoint)
         if self.is_once:
             writer = writer.trigger(availableNow=True)
@@ -87,8 +115,8 @@ class _Planning:
         return PlannedQuery(name=name, checkpoint=checkpoint, table=table, start=writer.start)
 
 
-def _check_columns(sink: ParquetSink, rows: DataFrame) -> None:
-    """Raise SettingsError if a folder is named by a column that is not there."""
+def _check_columns(sink: ParquetSink | DeltaSink, rows: DataFrame) -> None:
+    """Raise SettingsError if rows are parted by a column that is not there."""
     there = {column.lower() for column in rows.columns}
     for column in sink.partition_by:
         if column.lower() not in there:

@@ -25,6 +25,7 @@ from orbitmq.pipelines.plan import (
     TopicSource,
 )
 from orbitmq.pipelines.plan import Column as PinnedColumn
+from orbitmq.pipelines.tables.columns import quoted
 from orbitmq.spark.options.column_names import USUAL_COLUMNS
 
 REASON_COLUMN: Final = "reason"
@@ -85,7 +86,7 @@ def topic_rows(source: TopicSource, spark: SparkSession) -> SourceRows:
             .withColumnsRenamed({_BODY: "body", _REASON: REASON_COLUMN})
         )
         rows = rows.where(~is_rejected)
-    rows = rows.select(*(functions.col(_name(name)) for name in kept))
+    rows = rows.select(*(functions.col(quoted(name)) for name in kept))
     return SourceRows(rows, rejected)
 
 
@@ -161,8 +162,4 @@ def _reason(source: TopicSource) -> Column:
 
 
 def _schema(columns: tuple[PinnedColumn, ...]) -> str:
-    return ", ".join(f"{_name(column.name)} {column.type}" for column in columns)
-
-
-def _name(column: str) -> str:
-    return f"`{column.replace('`', '``')}`"
+    return ", ".join(f"{quoted(column.name)} {column.type}" for column in columns)

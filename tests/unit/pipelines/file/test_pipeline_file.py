@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orbitmq.errors import PipelineFileError, SettingsError
+from orbitmq.errors import PackageMissingError, PipelineFileError, SettingsError
 from orbitmq.pipelines.file.nodes import NODES_MAX, TEXT_MAX
 from orbitmq.pipelines.file.pipeline_file import read_pipeline
 from orbitmq.pipelines.plan import (
     Column,
     ConsoleSink,
     Decoding,
+    DeltaSink,
     Expectation,
     ParquetSink,
     Pipeline,
@@ -226,7 +229,7 @@ def test_what_a_small_file_leaves_out_has_a_default(read: Read, tmp_path: Path) 
         ("SELECT * FROM orders", "DROP TABLE x", "9:10: step paid is no query (begin with SELECT, WITH or FROM)"),
         ("from: paid", "from: piad", "12:11: sink look reads 'piad', which is not known (did you mean paid?)"),
         ("from: paid", "from: orders", "8:3: nothing reads paid (read it in a step or a sink, or take it out)"),
-        ("    console:\n", "", "11:3: sink look needs one of parquet, topic, console"),
+        ("    console:\n", "", "11:3: sink look needs one of parquet, delta, topic, console"),
         ("    console:\n", "    console:\n    parquet: p\n", "13:5: sink look has parquet and console: it is one of them"),
         ("    console:\n", "    console:\n    rows: 0\n", "14:11: rows cannot be '0' (it is a number from 1 to 1,000,000,000)"),
         ("namesrv: 127.0.0.1:9876\n", "", "3:5: source orders needs namesrv, or the file one for all (as in namesrv: 127.0.0.1:9876)"),
@@ -244,6 +247,10 @@ def test_what_a_small_file_leaves_out_has_a_default(read: Read, tmp_path: Path) 
         ("decode: json", "decode: {format: json, options: {MODE: DROPMALFORMED}}", "the pipeline sets it (what cannot be decoded goes into quarantine)"),
         ("    console:\n", "    topic: out\n    options: {topic: other}\n", "14:22: sink look cannot have the option topic: the pipeline sets it (as in topic: alerts)"),
         ("    console:\n", "    topic: out\n    options: {checkpointLocation: x}\n", "(state says where checkpoints are)"),
+        ("    console:\n", "    delta: t\n    schema: fix\n", "14:13: schema cannot be 'fix' (did you mean fixed?)"),
+        ("    console:\n", "    delta: t\n    partition: day\n", "14:5: sink look has no field 'partition' (did you mean partition_by?)"),
+        ("    console:\n", "    delta: t\n    partition_by: [day, DAY]\n", "14:19: sink look is partitioned by a column twice"),
+        ("    console:\n", "    delta: s3://b/t\n", "13:12: a Delta table cannot be at s3://b/t"),
         ("id: bigint", "_orbitmq_body: bigint", "6:30: a column cannot be named '_orbitmq_body'"),
     ],
 )  # fmt: skip
@@ -305,6 +312,29 @@ def test_two_sinks_cannot_write_one_table(mistakes: Mistakes, path: str) -> None
         "12:3: sink two writes the folder of sink one "
         "(each needs a folder of its own; a step with UNION brings rows together)"
     ]
+
+
+def test_a_delta_table_has_columns_that_are_fixed_unless_the_file_says_so(
+    read: Read, tmp_path: Path
+) -> None:
+    text = SMALL.replace("console:", "delta: t\n    partition_by: day")
+
+    (fixed,), (growing,) = read(text).sinks, read(f"{text}    schema: add-columns\n").sinks
+
+    assert fixed == DeltaSink(
+        name="look", reads="paid", path=f"{tmp_path}/t", partition_by=("day",), adds_columns=False
+    )
+    assert growing == replace(fixed, adds_columns=True)
+
+
+def test_a_package_that_a_table_needs_is_named(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "deltalake" else there(name)
+    )
+
+    with pytest.raises(PackageMissingError, match=r"sink look needs .*orbitmq\[spark,delta\]"):
+        read(SMALL.replace("console:", "delta: t"))
 
 
 def test_a_sink_cannot_write_into_a_quarantine(mistakes: Mistakes) -> None:
