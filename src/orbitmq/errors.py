@@ -227,9 +227,8 @@ class SettingsProblemsError(SettingsError):
 class PipelineFileError(SettingsError):
     """Mistakes in the file of a pipeline; each text begins with its place."""
 
-    def __init__(self, problems: list[str]) -> None:
-        first, *more = problems
-        super().__init__("\n".join([first, *more]))
+    def __init__(self, problems: list[str], *, hint: str = "") -> None:
+        super().__init__("\n".join(problems), hint=hint)
         self.problems = problems
 
 

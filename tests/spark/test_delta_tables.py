@@ -117,7 +117,6 @@ class Shop:
             pipeline=read_pipeline(self.file),
             spark=self.spark,
             is_once=True,
-            on_batch=lambda _: None,
         ).run()
 
 

@@ -16,8 +16,10 @@ from pyspark.sql import SparkSession
 
 from orbitmq.errors import PipelineError, SettingsError
 from orbitmq.pipelines.file.pipeline_file import read_pipeline
-from orbitmq.pipelines.running.runner import Batch, Runner
+from orbitmq.pipelines.running.runner import Runner
 from orbitmq.pipelines.running.state import locked
+from orbitmq.pipelines.watching.events import Event, Lag
+from orbitmq.pipelines.watching.run_record import RunRecord
 from tests.integration.docs.pages import ROOT
 from tests.spark.commands import orbitmq
 from tests.spark.topics import Topics
@@ -81,6 +83,20 @@ sources:
 sinks:
   table: {{from: orders, parquet: tables/orders}}
 """
+TABLES_FILE = """\
+name: shop
+namesrv: {namesrv}
+sources:
+  orders:
+    topic: {orders}
+    decode: json
+    columns: {{id: bigint, price: "decimal(8, 2)"}}
+steps:
+  doubled: {{python: "steps.py:doubled", from: orders}}
+sinks:
+  table: {{from: orders, parquet: tables/orders}}
+  twice: {{from: doubled, parquet: tables/twice}}
+"""
 TIMESTAMP = {"type": "long", "logicalType": "timestamp-millis"}
 STEPS = """\
 from pyspark.sql.functions import udf
@@ -102,7 +118,8 @@ class Shop:
         self.topics = topics
         self.folder = folder
         self.orders, self.alerts = topics.create(queues=2), topics.create(queues=2)
-        self.batches: list[Batch] = []
+        # Of the newest run.
+        self.record = RunRecord()
         (folder / "limits").mkdir()
         (folder / "limits" / "one.json").write_text('{"item": "tea", "limit": 100}')
         (folder / "steps.py").write_text(STEPS)
@@ -121,11 +138,12 @@ class Shop:
         )
 
     def runner(self, *, is_once: bool = True) -> Runner:
+        self.record = RunRecord()
         return Runner(
             pipeline=read_pipeline(self.file),
             spark=self.spark,
             is_once=is_once,
-            on_batch=self.batches.append,
+            record=self.record,
         )
 
     def table(self, name: str, *columns: str) -> list[tuple[object, ...]]:
@@ -142,6 +160,7 @@ def test_a_file_brings_topics_into_tables_and_topics_each_row_once(shop: Shop) -
     shop.order((1, "tea", 120), (2, "tea", 80), (3, "cake", 500))
 
     counts = shop.runner().run()
+    first = shop.record
     assert not shop.spark.catalog.tableExists("orders")
     shop.order((4, "tea", 130.5))
     again = shop.runner().run()
@@ -156,7 +175,10 @@ def test_a_file_brings_topics_into_tables_and_topics_each_row_once(shop: Shop) -
     assert sorted((alert["id"], alert["price"]) for alert in alerts) == [(1, 120.0), (4, 130.5)]
     assert {message.tags for message in shop.topics.messages(shop.alerts)} == {"tea"}
     assert (counts["table"], again["table"]) == (3, 1)
-    assert {batch.query for batch in shop.batches} >= {"table", "twice", "alerts"}
+    table = first.queries["table"]
+    assert (first.outcome, table.batches, table.rows, table.lag) == ("done", 1, 3, 0)
+    assert table.last is not None
+    assert sum(table.last.phases_ms.values()) >= table.last.took_ms > 0
 
 
 def test_rows_that_are_wrong_go_into_quarantine_and_the_others_go_on(shop: Shop) -> None:
@@ -169,6 +191,8 @@ def test_rows_that_are_wrong_go_into_quarantine_and_the_others_go_on(shop: Shop)
 
     shop.runner().run()
 
+    rejected = shop.record.queries["quarantine of orders"].rejected
+    assert rejected == {"cannot be decoded": 6, "not has a price": 1}
     assert shop.table("tables/orders", "id") == [(1,)]
     assert shop.table("shop.state/quarantine/orders", "reason", "body") == [
         *sorted(
@@ -189,14 +213,20 @@ def test_rows_that_are_wrong_go_into_quarantine_and_the_others_go_on(shop: Shop)
 def test_a_resident_pipeline_stops_when_asked(shop: Shop) -> None:
     shop.order((1, "tea", 120))
     runner = shop.runner(is_once=False)
-    runner.on_batch = lambda batch: runner.stopping.set() if batch.query == "table" else None
     counts: dict[str, int] = {}
 
+    def stop_once_brokers_were_asked(event: Event) -> None:
+        if isinstance(event, Lag) and event.query == "table":
+            runner.stopping.set()
+
+    shop.record.listeners.append(stop_once_brokers_were_asked)
     thread = threading.Thread(target=lambda: counts.update(runner.run()))
     thread.start()
     thread.join(150)
 
     assert counts["table"] == 1
+    assert (shop.record.outcome, shop.record.is_stopping) == ("stopped", True)
+    assert (shop.record.queries["table"].lag, shop.record.queries["table"].behind_s) == (0, 0)
     assert not shop.spark.streams.active
 
 
@@ -287,6 +317,8 @@ def test_a_pipeline_whose_sink_fails_says_which_and_why(shop: Shop) -> None:
         shop.runner().run()
 
     assert not shop.spark.streams.active
+    assert shop.record.outcome == "failed"
+    assert "tables" in shop.record.queries["table"].failure
 
 
 def test_a_failure_in_the_middle_of_a_batch_is_told_and_the_next_run_makes_up_for_it(
@@ -399,7 +431,10 @@ def test_the_file_of_the_page_runs_by_the_command(shop: Shop, java_home: Path) -
     shop.order((1, "tea", 120), (2, "tea", 80), (3, "cake", -1))
 
     checked = orbitmq("pipeline", "check", shop.file, "--json")
-    done = orbitmq("pipeline", "run", shop.file, "--once")
+    events = shop.folder / "events.jsonl"
+    done = orbitmq(
+        "pipeline", "run", shop.file, "--once", "--events", events, "--metrics-port", "0"
+    )
 
     assert [sink["guarantee"] for sink in json.loads(checked.stdout)] == [
         "each row once, for readers that honour Spark's log of the folder",
@@ -407,25 +442,67 @@ def test_the_file_of_the_page_runs_by_the_command(shop: Shop, java_home: Path) -
     ]
     assert done.returncode == 0, done.stderr
     assert "table: batch 0, 3 rows in " in done.stdout
+    assert done.stdout.startswith("metrics http://127.0.0.1:")
+    said = [json.loads(line) for line in events.read_text().splitlines()]
+    assert said[0]["queries"]["alerts"] == f"topic {shop.alerts}"
+    assert (said[-1]["event"], said[-1]["outcome"]) == ("run_ended", "done")
     assert "alerts: 3 rows in this run" in done.stdout
     assert shop.table("tables/orders", "id") == [(1,), (2,)]
     assert len(shop.topics.messages(shop.alerts)) == 1
 
 
-def test_ctrl_c_ends_the_command_once_its_batches_are_done(shop: Shop) -> None:
+SLOW_STEPS = """\
+import pathlib, threading
+from pyspark.sql.functions import udf
+
+@udf("decimal(8, 2)")
+def twice(price):
+    pause = threading.Event()
+    for _ in range(3000):
+        if pathlib.Path("{gate}").exists():
+            return price * 2
+        pause.wait(0.1)
+
+def doubled(orders):
+    return orders.select("id", twice("price").alias("price"))
+"""
+
+
+def test_ctrl_c_lets_batches_end_a_second_one_ends_at_once_and_either_way_no_row_is_lost(
+    shop: Shop,
+) -> None:
     shop.order((1, "tea", 120))
-    program = Path(sys.executable).with_name("orbitmq")
-    with subprocess.Popen(
-        [program, "pipeline", "run", shop.file], stdout=subprocess.PIPE, text=True
-    ) as running:
+    gate = shop.folder / "gate"
+    (shop.folder / "steps.py").write_text(SLOW_STEPS.format(gate=gate))
+    shop.write(TABLES_FILE)
+    with _started(shop) as running:
         assert running.stdout is not None
         next(line for line in running.stdout if line.startswith("table: batch 0"))
+        running.send_signal(signal.SIGINT)
+        next(line for line in running.stdout if line.startswith("stopping after the batches"))
+        running.send_signal(signal.SIGINT)
+    assert running.returncode == 130
+    assert not (shop.folder / "tables" / "twice" / "_spark_metadata" / "0").exists()
 
+    gate.touch()
+    shop.order((2, "tea", 5))
+    with _started(shop) as running:
+        assert running.stdout is not None
+        next(line for line in running.stdout if line.startswith("table: batch 1"))
         running.send_signal(signal.SIGINT)
         said = running.stdout.read()
 
     assert running.returncode == 0
+    assert "stopping after the batches at hand" in said
     assert "table: 1 row in this run" in said
+    assert shop.table("tables/orders", "id") == [(1,), (2,)]
+
+
+def _started(shop: Shop) -> subprocess.Popen[str]:
+    program = Path(sys.executable).with_name("orbitmq")
+    return subprocess.Popen(
+        [program, "pipeline", "run", shop.file], stdout=subprocess.PIPE, text=True
+    )
 
 
 def test_the_command_says_what_is_wrong_with_a_file(shop: Shop) -> None:
@@ -433,7 +510,7 @@ def test_the_command_says_what_is_wrong_with_a_file(shop: Shop) -> None:
 
     refused = orbitmq("pipeline", "run", shop.file)
 
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert refused.stderr.endswith(
         "shop.yaml:28:11: sink twice reads 'doubeld', which is not known (did you mean doubled?)\n"
     ), refused.stderr

@@ -18,6 +18,7 @@ from orbitmq.errors import (
     MessageNotFoundError,
     NameServersUnreachableError,
     OrbitError,
+    PipelineFileError,
     QueryMissingError,
     TopicMissingError,
     TransactionMissingError,
@@ -109,7 +110,7 @@ def check_command(words: list[str]) -> None:
 def run() -> None:
     """Run the command line; errors are shown with their hint, without a traceback.
 
-    Exit codes: 0 done, 1 refused or failed, 2 wrong command, 3 no server can be reached,
+    Exit codes: 0 done, 1 refused or failed, 2 wrong command or pipeline file, 3 no server can be reached,
     4 the named thing does not exist, 5 the user did not say yes, 130 interrupted.
     """
     try:
@@ -137,7 +138,7 @@ def exit_code_of(error: OrbitError) -> int:
     """The exit code that tells scripts what went wrong."""
     if isinstance(error, TransportError):
         return EXIT_UNREACHABLE
-    if isinstance(error, CommandError):
+    if isinstance(error, CommandError | PipelineFileError):
         return EXIT_WRONG_COMMAND
     return EXIT_MISSING if isinstance(error, _MISSING) else EXIT_FAILED
 

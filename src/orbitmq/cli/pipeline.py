@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,16 +10,16 @@ import typer
 
 from orbitmq.cli.administering import NameServers, Yes, administer, client_keywords, confirm
 from orbitmq.cli.completion import Topic
-from orbitmq.cli.output import AsJson, counted, show_rows, time_text
+from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.cli.pipeline_cases import record, try_cases
 from orbitmq.cli.pipeline_file import File, read
+from orbitmq.cli.pipeline_run import run
 from orbitmq.errors import SettingsError
 
 if TYPE_CHECKING:
     from orbitmq.client.aio.admin import Admin
     from orbitmq.model.queues import MessageQueue
     from orbitmq.pipelines.plan import Pipeline
-    from orbitmq.pipelines.running.runner import Batch
 
 
 def add_to(app: typer.Typer) -> None:
@@ -79,46 +77,6 @@ def check(file: File, *, as_json: AsJson = False) -> None:
     show_rows(rows, as_json=as_json)
 
 
-def run(
-    file: File,
-    *,
-    once: Annotated[
-        bool, typer.Option("--once", help="Process what is there now, and end.")
-    ] = False,
-    master: Annotated[
-        str | None,
-        typer.Option(help="The Spark to run on, as spark://host:7077; this machine if not given."),
-    ] = None,
-) -> None:
-    """Run a pipeline until Ctrl-C; it resumes where the last run stopped."""
-    pipeline = read(file)
-    from orbitmq.pipelines.running.runner import Runner
-    from orbitmq.spark import session
-
-    stopping = threading.Event()
-    _stop_on_signals(stopping)
-    spark = session(pipeline.name, settings={"spark.master": master} if master else None)
-    # Spark's own handler, set as it starts, cancels the batches that have begun.
-    _stop_on_signals(stopping)
-    try:
-        runner = Runner(
-            pipeline=pipeline,
-            spark=spark,
-            is_once=once,
-            on_batch=_show,
-            stopping=stopping,
-        )
-        for query, count in runner.run().items():
-            typer.echo(f"{query}: {counted(count, 'row')} in this run")
-    finally:
-        spark.stop()
-
-
-def _stop_on_signals(stopping: threading.Event) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-
-
 def status(file: File, *, as_json: AsJson = False) -> None:
     """Show how far the queries of a pipeline are; it may be running."""
     pipeline = read(file)
@@ -170,11 +128,3 @@ def _ends(pipeline: Pipeline) -> dict[MessageQueue, int]:
 async def _ends_of(topic: str, admin: Admin) -> dict[MessageQueue, int]:
     bounds = await admin.topics.bounds(topic)
     return {queue: one.max_offset for queue, one in bounds.items()}
-
-
-def _show(batch: Batch) -> None:
-    rate = batch.rows * 1000 // max(batch.took_ms, 1)
-    typer.echo(
-        f"{batch.query}: batch {batch.number}, {counted(batch.rows, 'row')} in {batch.took_ms} ms, "
-        f"{rate}/s"
-    )

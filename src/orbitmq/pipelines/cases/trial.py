@@ -83,7 +83,7 @@ def run_case(
     for sink in tried.sinks:
         if isinstance(sink, TopicSink):
             _create(sink.namesrv, sink.topic)
-    Runner(pipeline=tried, spark=spark, is_once=True, on_batch=lambda _: None).run()
+    Runner(pipeline=tried, spark=spark, is_once=True).run()
     return Outcome(
         rows={sink.name: _rows(sink, spark) for sink in tried.sinks},
         rejected={

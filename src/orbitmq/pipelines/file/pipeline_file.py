@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from orbitmq.errors import SettingsError
+from orbitmq.errors import PipelineFileError
 from orbitmq.pipelines.file.fields import FieldReader
 from orbitmq.pipelines.file.nodes import TEXT_MAX, read_nodes
 from orbitmq.pipelines.file.places import Place
@@ -31,13 +31,13 @@ _NEEDED: Final = {
 
 
 def read_pipeline(path: Path) -> Pipeline:
-    """Read a file; raises PipelineFileError with all mistakes, SettingsError if it cannot be read."""
+    """Read a file; raises PipelineFileError with all mistakes, or if it cannot be read."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(TEXT_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"{path} cannot be read: {error}", hint="give the path of a pipeline file, in UTF-8"
+        raise PipelineFileError(
+            [f"{path} cannot be read: {error}"], hint="give the path of a pipeline file, in UTF-8"
         ) from error
     problems = Problems(path)
     root = read_nodes(text, problems)

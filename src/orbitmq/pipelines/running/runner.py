@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from orbitmq.errors import PipelineError
+from orbitmq.errors import PipelineError, PipelineFileError, SettingsError
 from orbitmq.pipelines.plan import Pipeline
 from orbitmq.pipelines.running.frames import frames_of
 from orbitmq.pipelines.running.queries import PlannedQuery, queries_of
 from orbitmq.pipelines.running.spark_errors import reason_of
 from orbitmq.pipelines.running.state import locked
 from orbitmq.pipelines.running.table_log import check_same_state
+from orbitmq.pipelines.watching.events import (
+    Outcome,
+    QueryFailed,
+    QueryRestarted,
+    QueryStarted,
+    RunEnded,
+    RunStarted,
+    Stopping,
+)
+from orbitmq.pipelines.watching.progress import batch_of, positions_after
+from orbitmq.pipelines.watching.queue_watch import QueueWatch
+from orbitmq.pipelines.watching.run_record import RunRecord
 
 _LOOK_S: Final = 0.2
 # How long batches that have begun may take to end when the pipeline is asked to stop.
@@ -34,23 +46,12 @@ _PASSING: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """What one batch of a query did."""
-
-    query: str
-    number: int
-    rows: int
-    took_ms: int
-
-
 @dataclass(slots=True)
 class _Running:
     planned: PlannedQuery
     query: StreamingQuery
     starts: int = 1
     next_batch: int = 0
-    rows: int = 0
 
     @property
     def is_working(self) -> bool:
@@ -65,8 +66,8 @@ class Runner:
     pipeline: Pipeline
     spark: SparkSession
     is_once: bool
-    # Called with each batch that had rows.
-    on_batch: Callable[[Batch], None]
+    # What happens is noted there.
+    record: RunRecord = field(default_factory=RunRecord)
     # Set to end it, once the batches that have begun are done.
     stopping: threading.Event = field(default_factory=threading.Event)
     _running: list[_Running] = field(default_factory=list)
@@ -74,61 +75,82 @@ class Runner:
     def run(self) -> dict[str, int]:
         """Run it; returns how many rows each query had in this run."""
         with locked(self.pipeline):
-            return self._run()
+            planned = self._plan()
+            targets = {one.name: self._target(one) for one in planned}
+            self.record.note(
+                RunStarted(at_ms=self._now_ms, pipeline=self.pipeline.name, queries=targets)
+            )
+            outcome: Outcome = "failed"
+            try:
+                with QueueWatch(self.pipeline, self.record) as queues:
+                    self._run(planned, queues)
+                outcome = "stopped" if self.stopping.is_set() else "done"
+            finally:
+                rows = self.record.rows()
+                self.record.note(RunEnded(at_ms=self._now_ms, outcome=outcome, rows=rows))
+        return rows
 
-    def _run(self) -> dict[str, int]:
-        frames = frames_of(self.pipeline, self.spark)
-        planned = queries_of(self.pipeline, frames, is_once=self.is_once)
+    @property
+    def _now_ms(self) -> int:
+        return self.record.clock.now_ms()
+
+    def _target(self, planned: PlannedQuery) -> str:
+        sinks = {sink.name: sink.target for sink in self.pipeline.sinks}
+        return sinks.get(planned.name, f"files {planned.table}")
+
+    def _plan(self) -> list[PlannedQuery]:
+        try:
+            frames = frames_of(self.pipeline, self.spark)
+            planned = queries_of(self.pipeline, frames, is_once=self.is_once)
+        except SettingsError as error:
+            # What only Spark can find in the file.
+            raise PipelineFileError([str(error.args[0])], hint=error.hint) from error
         for one in planned:
             if one.table is not None:
                 check_same_state(
                     self.spark, query=one.name, table=one.table, checkpoint=one.checkpoint
                 )
+        return planned
+
+    def _run(self, planned: list[PlannedQuery], queues: QueueWatch) -> None:
         try:
             # One after the other: each starts Python processes, which small machines feel.
             for one in planned:
                 if self.stopping.is_set():
                     break
                 self._running.append(_Running(one, self._start(one)))
-                self._look()
+                self.record.note(QueryStarted(at_ms=self._now_ms, query=one.name))
+                self._look(queues)
             while any(each.query.isActive for each in self._running):
-                self._look()
+                self._look(queues)
                 if self.stopping.wait(_LOOK_S):
                     break
-            self._end_batches()
-            self._look()
+            self._end_batches(queues)
+            self._look(queues)
         finally:
             for each in self._running:
                 each.query.stop()
-        return {each.planned.name: each.rows for each in self._running}
 
-    def _look(self) -> None:
-        """Report what is new, and raise if a query has failed."""
+    def _look(self, queues: QueueWatch) -> None:
+        """Note what is new, and raise if a query has failed."""
         for each in self._running:
-            for progress in each.query.recentProgress:
-                self._note(each, progress)
+            for progress in _new_progress(each):
+                each.next_batch = progress["batchId"] + 1
+                queues.moved(each.planned.name, positions_after(progress))
+                self.record.note(batch_of(each.planned.name, progress))
             failure = each.query.exception()
             if failure is not None:
                 self._failed(each, failure)
-
-    def _note(self, each: _Running, progress: Any) -> None:
-        if progress["batchId"] < each.next_batch or not progress["numInputRows"]:
-            return
-        each.next_batch = progress["batchId"] + 1
-        each.rows += progress["numInputRows"]
-        self.on_batch(
-            Batch(
-                query=each.planned.name,
-                number=progress["batchId"],
-                rows=progress["numInputRows"],
-                took_ms=progress["batchDuration"],
-            )
-        )
 
     def _failed(self, each: _Running, failure: StreamingQueryException) -> None:
         is_passing = any(text in str(failure) for text in _PASSING)
         if is_passing and each.starts < _STARTS_MAX:
             each.starts += 1
+            self.record.note(
+                QueryRestarted(
+                    at_ms=self._now_ms, query=each.planned.name, reason=reason_of(failure)
+                )
+            )
             each.query = self._start(each.planned)
             return
         raise self._error(each.planned, failure) from failure
@@ -140,13 +162,28 @@ class Runner:
             raise self._error(planned, failure) from failure
 
     def _error(self, planned: PlannedQuery, failure: Exception) -> PipelineError:
-        return PipelineError(self.pipeline.name, planned.name, reason_of(failure))
+        reason = reason_of(failure)
+        self.record.note(QueryFailed(at_ms=self._now_ms, query=planned.name, reason=reason))
+        return PipelineError(self.pipeline.name, planned.name, reason)
 
-    def _end_batches(self) -> None:
+    def _end_batches(self, queues: QueueWatch) -> None:
         """Let batches end that have begun; what is cut off is done again by the next run."""
+        if self.stopping.is_set():
+            self.record.note(Stopping(at_ms=self._now_ms))
         pause = threading.Event()
         for _ in range(int(_STOP_S / _LOOK_S)):
             if not any(each.is_working for each in self._running):
                 return
-            self._look()
+            self._look(queues)
             pause.wait(_LOOK_S)
+
+
+def _new_progress(each: _Running) -> list[StreamingQueryProgress]:
+    """What a query reports that was not noted yet."""
+    last = each.query.lastProgress
+    if last is None or last["batchId"] < each.next_batch:
+        return []
+    if last["batchId"] == each.next_batch:
+        return [last]
+    # All that Spark keeps, which takes a call for each batch.
+    return [one for one in each.query.recentProgress if one["batchId"] >= each.next_batch]

@@ -20,12 +20,14 @@ from orbitmq.pipelines.plan import (
     AvroDecoding,
     Decoded,
     Decoding,
+    Expectation,
     ProtobufDecoding,
     TableSource,
     TopicSource,
 )
 from orbitmq.pipelines.plan import Column as PinnedColumn
 from orbitmq.pipelines.tables.columns import quoted
+from orbitmq.pipelines.watching.progress import REASONS
 from orbitmq.spark.options.column_names import USUAL_COLUMNS
 
 REASON_COLUMN: Final = "reason"
@@ -84,6 +86,7 @@ def topic_rows(source: TopicSource, spark: SparkSession) -> SourceRows:
             rows.where(is_rejected)
             .select(*lost)
             .withColumnsRenamed({_BODY: "body", _REASON: REASON_COLUMN})
+            .observe(REASONS, *_counts_by_reason(source))
         )
         rows = rows.where(~is_rejected)
     rows = rows.select(*(functions.col(quoted(name)) for name in kept))
@@ -156,9 +159,22 @@ def _reason(source: TopicSource) -> Column:
     for expectation in reversed(source.expectations):
         # Null is not met.
         met = functions.coalesce(functions.expr(expectation.condition), functions.expr("false"))
-        broken = functions.lit(f"not {expectation.name}")
+        broken = functions.lit(_broken(expectation))
         reason = functions.when(~met, broken).otherwise(reason)
     return functions.when(functions.col(_IS_WRONG), _CANNOT_BE_DECODED).otherwise(reason)
+
+
+def _counts_by_reason(source: TopicSource) -> list[Column]:
+    """Counts that a batch reports, named by their reason."""
+    reasons = [_broken(expectation) for expectation in source.expectations]
+    if source.decoding is not None:
+        reasons.append(_CANNOT_BE_DECODED)
+    column = functions.col(REASON_COLUMN)
+    return [functions.count_if(column == reason).alias(reason) for reason in reasons]
+
+
+def _broken(expectation: Expectation) -> str:
+    return f"not {expectation.name}"
 
 
 def _schema(columns: tuple[PinnedColumn, ...]) -> str:

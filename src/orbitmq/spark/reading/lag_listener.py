@@ -27,7 +27,7 @@ from pyspark.sql.streaming.listener import (
 
 from orbitmq.errors import StreamOffsetsError
 from orbitmq.model.queues import MessageQueue
-from orbitmq.spark.reading.offsets import Offsets, read_stream_offset
+from orbitmq.spark.reading.offsets import StreamOffset, read_stream_offset
 
 log = logging.getLogger(__name__)
 
@@ -97,19 +97,19 @@ def lag_of(sources: Iterable[SourceProgress]) -> dict[MessageQueue, int] | None:
     """
     lag: dict[MessageQueue, int] | None = None
     for source in sources:
-        end = _offsets(source.endOffset)
-        latest = _offsets(source.latestOffset)
+        end = reported_offset(source.endOffset)
+        latest = reported_offset(source.latestOffset)
         if end is None or latest is None:
             continue
         lag = {} if lag is None else lag
-        for queue, head in latest.items():
+        for queue, head in latest.queues.items():
             # If two sources read a queue, the slower one counts.
-            lag[queue] = max(lag.get(queue, 0), head - end.get(queue, 0))
+            lag[queue] = max(lag.get(queue, 0), head - end.queues.get(queue, 0))
     return lag
 
 
-def _offsets(text: str | None) -> Offsets | None:
-    """Parse the offsets that one of our sources reported; None for other sources or no offsets."""
+def reported_offset(text: str | None) -> StreamOffset | None:
+    """Parse the offset that one of our sources reported; None for other sources or no offset."""
     try:
         stored = json.loads(text or "null")
     except ValueError:
@@ -117,6 +117,6 @@ def _offsets(text: str | None) -> Offsets | None:
     if not isinstance(stored, dict):
         return None
     try:
-        return read_stream_offset(stored).queues
+        return read_stream_offset(stored)
     except StreamOffsetsError:
         return None
