@@ -17,10 +17,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from orbitmq.errors import OrbitError, PipelineError, TableError, TableStateError
+from orbitmq.errors import OrbitError, PipelineError, SettingsError, TableError, TableStateError
 from orbitmq.pipelines.file.pipeline_file import read_pipeline
-from orbitmq.pipelines.plan import DeltaSink
+from orbitmq.pipelines.plan import DeltaSink, TableSource
 from orbitmq.pipelines.running.runner import Runner
+from orbitmq.pipelines.running.source_rows import table_rows
 from orbitmq.pipelines.tables.batches import batch_writer
 from orbitmq.pipelines.tables.delta import DeltaLake
 from tests.spark.topics import Topics
@@ -348,3 +349,45 @@ def test_a_table_that_is_partitioned_otherwise_is_refused(table: Table) -> None:
     table.sink = replace(table.sink, partition_by=())
     with pytest.raises(TableError, match="the table is partitioned by item"):
         table.write(checkpoint, 1)
+
+
+def test_a_delta_table_can_be_read_with_its_partitions(table: Table) -> None:
+    # Its path and values of partitions mean something to Spark, or to URLs.
+    path = str(table.folder / "a {x} * ü")
+    table.sink = replace(table.sink, path=path, partition_by=("item", "sold", "flag"))
+    columns = "id BIGINT, item STRING, sold DATE, flag BOOLEAN, `a.b` INT"
+    rows = [
+        (1, "a/b=ü %25'\"", datetime.date(2026, 1, 31), True, 5),
+        (2, None, None, None, None),
+        (3, "tea", datetime.date(1, 1, 1), False, 7),
+    ]
+    source = TableSource(name="prices", path=path, format="delta", columns=(), options={})
+    checkpoint = table.checkpoint("a", "b")
+    table.write(checkpoint, 0, table.spark.createDataFrame([], columns))
+    assert table_rows(source, table.spark).collect() == []
+
+    table.write(checkpoint, 1, table.spark.createDataFrame(rows, columns))
+    read = table_rows(source, table.spark)
+
+    assert read.columns == ["id", "item", "sold", "flag", "a.b"]
+    assert sorted(tuple(row) for row in read.collect()) == rows
+    assert read.where("item = 'tea'").select("id").collect() == [(3,)]
+
+
+def test_a_delta_table_that_has_more_than_files_of_rows_is_not_read(table: Table) -> None:
+    table.write(table.checkpoint("a"), 0)
+    log = Path(table.sink.path, "_delta_log", f"{0:020}.json")
+    text = log.read_text().replace(
+        '"minReaderVersion":1,"minWriterVersion":2',
+        '"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":["v2Checkpoint"],'
+        '"writerFeatures":["v2Checkpoint"]',
+    )
+    log.write_text(text)
+    source = TableSource(
+        name="prices", path=table.sink.path, format="delta", columns=(), options={}
+    )
+
+    with pytest.raises(SettingsError, match="cannot be read: it needs readers that know v2Check"):
+        table_rows(source, table.spark)
+    with pytest.raises(SettingsError, match="nowhere cannot be read"):
+        table_rows(replace(source, path=f"{table.folder}/nowhere"), table.spark)

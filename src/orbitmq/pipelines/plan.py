@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 Format = Literal["json", "csv", "text"]
-TableFormat = Literal["parquet", "json", "csv", "orc"]
+TableFormat = Literal["parquet", "json", "csv", "orc", "delta"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

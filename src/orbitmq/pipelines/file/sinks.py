@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Final
 
-from orbitmq.errors import PackageMissingError
+from orbitmq.pipelines.file.delta import delta_folder
 from orbitmq.pipelines.file.fields import FieldReader
 from orbitmq.pipelines.file.sources import Defaults, namesrv_of, one_kind, topic_of
 from orbitmq.pipelines.file.steps import KnownNames
@@ -60,19 +59,10 @@ def _partition_by(reader: FieldReader) -> tuple[str, ...]:
 
 
 def _delta(name: str, reads: str, reader: FieldReader, defaults: Defaults) -> DeltaSink:
-    if importlib.util.find_spec("deltalake") is None:
-        raise PackageMissingError("deltalake", needed_by=reader.what, extra="spark,delta")
-    path = location(reader.required("delta", "tables/orders"), defaults.folder)
-    if "://" in path:
-        reader.add(
-            "delta",
-            f"a Delta table cannot be at {path}",
-            hint="give a folder that this machine, and every machine of Spark, has under that path",
-        )
     return DeltaSink(
         name=name,
         reads=reads,
-        path=path,
+        path=delta_folder(reader, "delta", defaults.folder),
         partition_by=_partition_by(reader),
         adds_columns=reader.choice("schema", SCHEMA_RULES, SCHEMA_RULES[0]) != SCHEMA_RULES[0],
     )

@@ -10,6 +10,7 @@ from typing import Final, cast, get_args
 from orbitmq.errors import OrbitError
 from orbitmq.model.names import check_topic
 from orbitmq.pipelines.file.avro import AVRO_EXAMPLE, read_avro
+from orbitmq.pipelines.file.delta import delta_folder
 from orbitmq.pipelines.file.fields import FieldReader
 from orbitmq.pipelines.file.nodes import Fields, Items, Text
 from orbitmq.pipelines.file.protobuf import PROTOBUF_EXAMPLE, read_protobuf
@@ -162,10 +163,19 @@ def _topic(name: str, reader: FieldReader, defaults: Defaults) -> TopicSource:
 
 
 def _table(name: str, reader: FieldReader, defaults: Defaults) -> TableSource:
+    chosen = reader.choice("format", TABLE_FORMATS, "parquet")
+    if chosen == "delta":
+        for field in ("columns", "options"):
+            if field in reader:
+                problem = f"the log of a Delta table says what is in it, so it has no {field}"
+                reader.problems.add(reader.place_of(field), problem)
+        path = delta_folder(reader, "table", defaults.folder)
+    else:
+        path = location(reader.required("table", "tables/customers"), defaults.folder)
     return TableSource(
         name=name,
-        path=location(reader.required("table", "tables/customers"), defaults.folder),
-        format=cast("TableFormat", reader.choice("format", TABLE_FORMATS, "parquet")),
+        path=path,
+        format=cast("TableFormat", chosen),
         columns=_columns(reader),
         options=reader.options("options", ours=_OURS_OF_TABLE),
     )

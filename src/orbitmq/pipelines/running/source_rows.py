@@ -51,6 +51,11 @@ class SourceRows(NamedTuple):
 
 def table_rows(source: TableSource, spark: SparkSession) -> DataFrame:
     """The rows of a table, as it is now."""
+    if source.format == "delta":
+        # An extra, which others need not have.
+        from orbitmq.pipelines.tables.delta_rows import delta_rows
+
+        return delta_rows(source.path, spark)
     reader = spark.read.format(source.format).options(**source.options)
     if source.columns:
         reader = reader.schema(_schema(source.columns))

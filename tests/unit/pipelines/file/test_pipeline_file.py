@@ -251,6 +251,9 @@ def test_what_a_small_file_leaves_out_has_a_default(read: Read, tmp_path: Path) 
         ("    console:\n", "    delta: t\n    partition: day\n", "14:5: sink look has no field 'partition' (did you mean partition_by?)"),
         ("    console:\n", "    delta: t\n    partition_by: [day, DAY]\n", "14:19: sink look is partitioned by a column twice"),
         ("    console:\n", "    delta: s3://b/t\n", "13:12: a Delta table cannot be at s3://b/t"),
+        ("    console:\n", "    delta: a%20[b\n", "its path has '%20'"),
+        ("    topic: orders\n    decode: json\n", "    table: t\n    format: detla\n", "5:13: format cannot be 'detla' (did you mean delta?)"),
+        ("    topic: orders\n    decode: json\n", "    table: t\n    format: delta\n", "6:5: the log of a Delta table says what is in it, so it has no columns"),
         ("id: bigint", "_orbitmq_body: bigint", "6:30: a column cannot be named '_orbitmq_body'"),
     ],
 )  # fmt: skip
