@@ -13,6 +13,7 @@ pytest_plugins = [
     "tests.unsteady",
     "tests.scheduling",
     "tests.interop.suite",
+    "tests.postgres",
     "tests.spark.suite",
 ]
 

@@ -15,6 +15,8 @@
     ├── PipelineError             a query of a pipeline that failed
     ├── TableStateError           a table that does not fit the checkpoint of its query
     ├── TableError                a table that a batch cannot be written to
+    ├── DatabaseError             a database that refuses a batch, or is gone
+    ├── RowValueError             a value that a table cannot store
     ├── SchemaRegistryError       a schema that a registry does not hand out
     ├── PackageMissingError       an optional package that is not installed
     ├── RequestRefusedError       a request that a server answers with a failure code
@@ -258,6 +260,25 @@ class TableError(OrbitError):
 
     def __init__(self, sink: str, target: str, reason: str, *, hint: str = "") -> None:
         super().__init__(f"{sink} is not written to {target}: {reason}", hint=hint)
+
+
+class DatabaseError(OrbitError):
+    """A database that refuses a batch, or is gone."""
+
+    retryable = True
+
+    def __init__(self, target: str, reason: str) -> None:
+        super().__init__(f"{target}: {reason}")
+
+
+class RowValueError(OrbitError):
+    """A value that a table cannot store; nothing of its batch is stored."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(
+            f"column {column}: {reason}",
+            hint="an expectation of the source sends such rows into quarantine",
+        )
 
 
 class SchemaRegistryError(OrbitError):

@@ -173,6 +173,39 @@ class DeltaSink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JdbcSink:
+    """A table of a PostgreSQL database."""
+
+    name: str
+    reads: str
+    host: str
+    port: int
+    database: str
+    # As libpq names them.
+    sslmode: str
+    sslrootcert: str
+    # Empty for the first of the user's search path.
+    schema: str
+    table: str
+    user: str
+    # What has the password, so that it is in no plan; neither for a user without one.
+    password_file: Path | None
+    password_variable: str
+    # Whether the table gets columns that rows have and it lacks.
+    adds_columns: bool
+    # How long a statement may take.
+    statement_ms: int
+
+    @property
+    def target(self) -> str:
+        """Where its rows go, for people."""
+        table = f"{self.schema}.{self.table}" if self.schema else self.table
+        return f"table {table} of postgresql://{self.host}:{self.port}/{self.database}"
+
+    guarantee = "each row once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSink:
     """A topic; each row becomes a message. Expressions are SQL over the columns of the row."""
 
@@ -209,7 +242,7 @@ class ConsoleSink:
     guarantee = "each row at least once"
 
 
-Sink = ParquetSink | DeltaSink | TopicSink | ConsoleSink
+Sink = ParquetSink | DeltaSink | JdbcSink | TopicSink | ConsoleSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

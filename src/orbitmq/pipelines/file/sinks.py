@@ -6,12 +6,13 @@ from typing import Final
 
 from orbitmq.pipelines.file.delta import delta_folder
 from orbitmq.pipelines.file.fields import FieldReader
+from orbitmq.pipelines.file.jdbc import read_jdbc
 from orbitmq.pipelines.file.sources import Defaults, namesrv_of, one_kind, topic_of
 from orbitmq.pipelines.file.steps import KnownNames
 from orbitmq.pipelines.file.values import location
 from orbitmq.pipelines.plan import ConsoleSink, DeltaSink, ParquetSink, Sink, TopicSink
 
-KINDS: Final = ("parquet", "delta", "topic", "console")
+KINDS: Final = ("parquet", "delta", "jdbc", "topic", "console")
 GUARANTEES: Final = ("exactly-once", "at-least-once")
 # What a table does with columns that it lacks.
 SCHEMA_RULES: Final = ("fixed", "add-columns")
@@ -42,6 +43,8 @@ def read_sink(name: str, reader: FieldReader, defaults: Defaults, known: KnownNa
         )
     elif kind == "delta":
         sink = _delta(name, reads, reader, defaults)
+    elif kind == "jdbc":
+        sink = read_jdbc(name, reads, reader, defaults, adds_columns=_adds_columns(reader))
     elif kind == "topic":
         sink = _topic(name, reads, reader, defaults)
     else:
@@ -64,8 +67,12 @@ def _delta(name: str, reads: str, reader: FieldReader, defaults: Defaults) -> De
         reads=reads,
         path=delta_folder(reader, "delta", defaults.folder),
         partition_by=_partition_by(reader),
-        adds_columns=reader.choice("schema", SCHEMA_RULES, SCHEMA_RULES[0]) != SCHEMA_RULES[0],
+        adds_columns=_adds_columns(reader),
     )
+
+
+def _adds_columns(reader: FieldReader) -> bool:
+    return reader.choice("schema", SCHEMA_RULES, SCHEMA_RULES[0]) != SCHEMA_RULES[0]
 
 
 def _topic(name: str, reads: str, reader: FieldReader, defaults: Defaults) -> TopicSink:

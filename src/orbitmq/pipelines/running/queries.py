@@ -17,6 +17,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.pipelines.plan import (
     ConsoleSink,
     DeltaSink,
+    JdbcSink,
     ParquetSink,
     Pipeline,
     Sink,
@@ -26,7 +27,7 @@ from orbitmq.pipelines.running.frames import Frames
 from orbitmq.pipelines.running.spark_errors import named
 from orbitmq.pipelines.running.state import CHECKPOINTS, OF_QUARANTINE, OF_SINK, QUARANTINE_OF
 from orbitmq.pipelines.suggestions import suggestion
-from orbitmq.pipelines.tables.batches import batch_writer
+from orbitmq.pipelines.tables.batches import Table, batch_writer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +77,10 @@ class _Planning:
             if sink.partition_by:
                 _check_columns(sink, rows)
                 writer = writer.partitionBy(*sink.partition_by)
-        elif isinstance(sink, DeltaSink):
+        elif isinstance(sink, DeltaSink | JdbcSink):
             _check_unique(sink, [column.lower() for column in rows.columns], rows)
-            _check_columns(sink, rows)
+            if isinstance(sink, DeltaSink):
+                _check_columns(sink, rows)
             writer = self._to_table(rows, sink, checkpoint)
         elif isinstance(sink, TopicSink):
             if not sink.body:
@@ -92,14 +94,12 @@ class _Planning:
         """Where the checkpoint of a query is."""
         return f"{self.pipeline.state}/{CHECKPOINTS}/{folder}"
 
-    def _to_table(self, rows: DataFrame, sink: DeltaSink, checkpoint: str) -> DataStreamWriter:
+    def _to_table(
+        self, rows: DataFrame, sink: DeltaSink | JdbcSink, checkpoint: str
+    ) -> DataStreamWriter:
         """The rows into a table that records which batches it has."""
-        # An extra, which others need not have.
-        from orbitmq.pipelines.tables.delta import DeltaLake
-
-        table = DeltaLake(sink)
-        table.check(rows.schema)
         name = f"{self.pipeline.name}/{sink.name}"
+        table = _opened(sink, name, rows)
         write = batch_writer(table, sink=name, target=sink.target, checkpoint=checkpoint)
         return rows.writeStream.foreachBatch(write)
 
@@ -113,6 +113,20 @@ class _Planning:
         else:
             writer = writer.trigger(processingTime=f"{self.pipeline.interval_ms} milliseconds")
         return PlannedQuery(name=name, checkpoint=checkpoint, table=table, start=writer.start)
+
+
+def _opened(sink: DeltaSink | JdbcSink, name: str, rows: DataFrame) -> Table:
+    """The table of a sink, once it is clear that rows fit it."""
+    # Each needs an extra, which others need not have.
+    if isinstance(sink, DeltaSink):
+        from orbitmq.pipelines.tables.delta import DeltaLake
+
+        table = DeltaLake(sink)
+        table.check(rows.schema)
+        return table
+    from orbitmq.pipelines.tables.postgres.sink_table import sink_table
+
+    return sink_table(sink, name, rows.schema)
 
 
 def _check_columns(sink: ParquetSink | DeltaSink, rows: DataFrame) -> None:

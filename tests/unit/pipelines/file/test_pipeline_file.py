@@ -229,7 +229,7 @@ def test_what_a_small_file_leaves_out_has_a_default(read: Read, tmp_path: Path) 
         ("SELECT * FROM orders", "DROP TABLE x", "9:10: step paid is no query (begin with SELECT, WITH or FROM)"),
         ("from: paid", "from: piad", "12:11: sink look reads 'piad', which is not known (did you mean paid?)"),
         ("from: paid", "from: orders", "8:3: nothing reads paid (read it in a step or a sink, or take it out)"),
-        ("    console:\n", "", "11:3: sink look needs one of parquet, delta, topic, console"),
+        ("    console:\n", "", "11:3: sink look needs one of parquet, delta, jdbc, topic, console"),
         ("    console:\n", "    console:\n    parquet: p\n", "13:5: sink look has parquet and console: it is one of them"),
         ("    console:\n", "    console:\n    rows: 0\n", "14:11: rows cannot be '0' (it is a number from 1 to 1,000,000,000)"),
         ("namesrv: 127.0.0.1:9876\n", "", "3:5: source orders needs namesrv, or the file one for all (as in namesrv: 127.0.0.1:9876)"),

@@ -1,0 +1,1 @@
+"""Tables of PostgreSQL, into which each batch goes in one transaction."""
