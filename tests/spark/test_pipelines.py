@@ -109,6 +109,30 @@ def doubled(orders):
     return orders.select("id", twice("price").alias("price"))
 """
 
+IN_PYTHON = """\
+from pyspark.sql.functions import udf
+
+from orbitmq.pipelines import define
+
+shop = define("shop", namesrv="{namesrv}")
+shop.source("orders", topic="{orders}", decode="json", columns={{"id": "bigint", "price": "int"}})
+
+class Rate:
+    times = 2
+
+@udf("int")
+def dearer(price):
+    return price * Rate.times
+
+@shop.step
+def doubled(orders):
+    return orders.select("id", dearer("price").alias("price"))
+
+@shop.sink(parquet="tables/large")
+def large(doubled):
+    return doubled.where("price > 100")
+"""
+
 
 class Shop:
     """A pipeline file with its topics."""
@@ -354,6 +378,16 @@ def test_a_first_file_for_a_topic_runs_as_it_is(shop: Shop) -> None:
         (1, "tea", 120.0),
         (2, "tea", 80.5),
     ]
+
+
+def test_a_python_file_defines_a_pipeline_with_functions_as_steps(shop: Shop) -> None:
+    shop.file = shop.folder / "shop.py"
+    shop.write(IN_PYTHON)
+    shop.order((1, "tea", 70), (2, "tea", 40))
+
+    shop.runner().run()
+
+    assert shop.table("tables/large", "id", "price") == [(1, 140)]
 
 
 def test_avro_bodies_are_read_by_the_schemas_that_they_name(shop: Shop) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from orbitmq.errors import PipelineFileError
+from orbitmq.pipelines.file.definition import definition_in
 from orbitmq.pipelines.file.fields import FieldReader
 from orbitmq.pipelines.file.nodes import TEXT_MAX, read_nodes
 from orbitmq.pipelines.file.places import Place
@@ -32,20 +33,25 @@ _NEEDED: Final = {
 
 def read_pipeline(path: Path) -> Pipeline:
     """Read a file; raises PipelineFileError with all mistakes, or if it cannot be read."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(TEXT_MAX + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise PipelineFileError(
-            [f"{path} cannot be read: {error}"], hint="give the path of a pipeline file, in UTF-8"
-        ) from error
     problems = Problems(path)
-    root = read_nodes(text, problems)
+    text = _text(path)
+    is_python = path.suffix == ".py"
+    root = definition_in(path.absolute()) if is_python else read_nodes(text, problems)
     problems.raise_if_any()
     reader = FieldReader(root, Place(1, 1), "a pipeline", problems)
     pipeline = _Reading(path, reader, problems).pipeline()
     problems.raise_if_any()
     return pipeline
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(TEXT_MAX + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineFileError(
+            [f"{path} cannot be read: {error}"], hint="give the path of a pipeline file, in UTF-8"
+        ) from error
 
 
 class _Reading:
