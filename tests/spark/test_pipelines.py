@@ -26,6 +26,7 @@ from tests.spark.topics import Topics
 from tests.unit.pipelines.decoding.registry import running_registry
 from tests.unit.pipelines.decoding.test_avro import confluent, encoded, record
 from tests.unit.pipelines.decoding.test_protobuf import an_order, descriptors
+from tests.waiting import wait_until
 
 FILE = """\
 name: shop
@@ -467,7 +468,8 @@ def test_the_file_of_the_page_runs_by_the_command(shop: Shop, java_home: Path) -
     checked = orbitmq("pipeline", "check", shop.file, "--json")
     events = shop.folder / "events.jsonl"
     done = orbitmq(
-        "pipeline", "run", shop.file, "--once", "--events", events, "--metrics-port", "0"
+        *("pipeline", "run", shop.file, "--once", "--events", events, "--metrics-port", "0"),
+        *("--report", shop.folder / "report.html"),
     )
 
     assert [sink["guarantee"] for sink in json.loads(checked.stdout)] == [
@@ -477,6 +479,9 @@ def test_the_file_of_the_page_runs_by_the_command(shop: Shop, java_home: Path) -
     assert done.returncode == 0, done.stderr
     assert "table: batch 0, 3 rows in " in done.stdout
     assert done.stdout.startswith("metrics http://127.0.0.1:")
+    report = (shop.folder / "report.html").read_text()
+    assert '<span class="outcome done">' in report
+    assert "<td>not has_a_price</td><td>1</td>" in report
     said = [json.loads(line) for line in events.read_text().splitlines()]
     assert said[0]["queries"]["alerts"] == f"topic {shop.alerts}"
     assert (said[-1]["event"], said[-1]["outcome"]) == ("run_ended", "done")
@@ -506,16 +511,19 @@ def test_ctrl_c_lets_batches_end_a_second_one_ends_at_once_and_either_way_no_row
     shop: Shop,
 ) -> None:
     shop.order((1, "tea", 120))
-    gate = shop.folder / "gate"
+    gate, report = shop.folder / "gate", shop.folder / "report.html"
     (shop.folder / "steps.py").write_text(SLOW_STEPS.format(gate=gate))
     shop.write(TABLES_FILE)
     with _started(shop) as running:
         assert running.stdout is not None
         next(line for line in running.stdout if line.startswith("table: batch 0"))
+        running.send_signal(signal.SIGUSR1)
+        wait_until(report.exists, timeout_s=60, what="a report of the run at work")
         running.send_signal(signal.SIGINT)
         next(line for line in running.stdout if line.startswith("stopping after the batches"))
         running.send_signal(signal.SIGINT)
     assert running.returncode == 130
+    assert '<span class="outcome running">' in report.read_text()
     assert not (shop.folder / "tables" / "twice" / "_spark_metadata" / "0").exists()
 
     gate.touch()
@@ -529,13 +537,16 @@ def test_ctrl_c_lets_batches_end_a_second_one_ends_at_once_and_either_way_no_row
     assert running.returncode == 0
     assert "stopping after the batches at hand" in said
     assert "table: 1 row in this run" in said
+    assert '<span class="outcome stopped">' in report.read_text()
     assert shop.table("tables/orders", "id") == [(1,), (2,)]
 
 
 def _started(shop: Shop) -> subprocess.Popen[str]:
     program = Path(sys.executable).with_name("orbitmq")
     return subprocess.Popen(
-        [program, "pipeline", "run", shop.file], stdout=subprocess.PIPE, text=True
+        [program, "pipeline", "run", shop.file, "--report", shop.folder / "report.html"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 

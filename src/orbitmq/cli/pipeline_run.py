@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Final
@@ -86,6 +87,12 @@ def run(
         ),
     ] = None,
     metrics_host: Annotated[str, typer.Option(help="Where metrics are served.")] = "127.0.0.1",
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write an HTML report at the end, and at each signal USR1."
+        ),
+    ] = None,
 ) -> None:
     """Run a pipeline until Ctrl-C; it resumes where the last run stopped.
 
@@ -101,6 +108,8 @@ def run(
     ways = _Ways(events=events, metrics_port=metrics_port, metrics_host=metrics_host)
     with ExitStack() as opened:
         stop.listen()
+        if report is not None:
+            opened.enter_context(_reporting(record, report, ways))
         ways.open(pipeline, record, opened)
         spark = session(pipeline.name, settings={"spark.master": master} if master else None)
         opened.callback(spark.stop)
@@ -109,6 +118,33 @@ def run(
         Runner(
             pipeline=pipeline, spark=spark, is_once=once, record=record, stopping=stop.asked
         ).run()
+
+
+@contextmanager
+def _reporting(record: RunRecord, file: Path, ways: _Ways) -> Iterator[None]:
+    """Write a report at the end, also after a failure, and when a signal asks for it."""
+    from orbitmq.pipelines.watching.report import write_report
+
+    if not file.absolute().parent.is_dir():
+        raise CommandError(f"--report cannot be {file}: there is no such folder")
+
+    def write() -> None:
+        # Before that nothing has happened.
+        if record.began_ms:
+            write_report(record, file)
+
+    def take(_number: int, _frame: object) -> None:
+        # In a thread, as the run may be anywhere now; the file is replaced as a whole.
+        threading.Thread(target=write, name="report").start()
+
+    signal.signal(signal.SIGUSR1, take)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        write()
+        if record.began_ms:
+            ways.say(f"report {file}")
 
 
 @dataclass(slots=True)

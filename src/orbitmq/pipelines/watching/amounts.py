@@ -13,9 +13,9 @@ _DAY_S: Final = 86_400
 
 
 def count_text(count: float) -> str:
-    """A number: 9,876 as it is, then 12.3 k; below 10 with a tenth unless it is whole."""
+    """A number: 9,876 as it is, then 12.3 k; below 10 with two digits."""
     if abs(count) < _WHOLE:
-        return f"{count:,.0f}" if count == int(count) or abs(count) >= 10 else f"{count:.1f}"
+        return f"{count:,.0f}" if count == int(count) or abs(count) >= 10 else f"{count:.2g}"
     for prefix in _PREFIXES:
         if abs(count) < _KILO or prefix == _PREFIXES[-1]:
             return f"{count:.3g} {prefix}" if abs(count) < _KILO else f"{count:,.0f} {prefix}"

@@ -9,7 +9,7 @@ from orbitmq.pipelines.watching.amounts import bytes_text, count_text, span_text
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0"), (0.25, "0.2"), (7, "7"), (123.4, "123"), (9876, "9,876"), (12_345, "12.3 k"),
+    [(0, "0"), (0.25, "0.25"), (2.54, "2.5"), (7, "7"), (123.4, "123"), (9876, "9,876"), (12_345, "12.3 k"),
      (4_000_000, "4 M"), (3e18, "3,000 P")],
 )  # fmt: skip
 def test_counts(count: float, text: str) -> None:
