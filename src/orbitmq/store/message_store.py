@@ -335,8 +335,7 @@ class MessageStore(StoredMessages):
 
     def follow_reserved_offsets(self, reserved: Mapping[QueueKey, QueueOffset]) -> None:
         """In the store of a slave, keep what its master reserved; on disk when this returns."""
-        with self.appender.lock:
-            self._memory.follow(reserved)
+        self._topic_storage.follow_reserved(reserved)
 
     def begin_reign(self, epoch: int, memory_topics: Set[str]) -> None:
         """As the master of an epoch, give messages in memory numbers that no master before gave.

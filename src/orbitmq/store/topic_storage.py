@@ -7,12 +7,13 @@ Crash: a deletion is on disk before the queues are deleted; see `index.deleted_t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import StateError
-from orbitmq.model.queues import PhysicalOffset
+from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.store.index.topic_scan import TopicScan
 from orbitmq.store.log.appender import check_topic
 from orbitmq.store.log.obstacles import CLOSED
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from orbitmq.store.log.commit_log import CommitLog
     from orbitmq.store.log.obstacles import Obstacles
     from orbitmq.store.reading.memory_topics import MemoryTopics
+    from orbitmq.store.reading.reserved_offsets import QueueKey
     from orbitmq.store.visibility import Visibility
 
 log = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class TopicStorage:
     def keep_in_memory(self, topic: str) -> None:
         """Keep new messages of a topic in memory; those on disk stay readable there."""
         check_topic(topic.encode())
-        with self.appender.lock:
+        with self._changing():
             if topic in self.memory.topics:
                 return
             # A queue continues in memory after its entries on disk, so those must be complete.
@@ -64,7 +66,7 @@ class TopicStorage:
         Numbers continue. A queue on disk has no gaps, so if it had messages in memory, its older
         ones on disk are dropped too.
         """
-        with self.appender.lock:
+        with self._changing():
             if topic not in self.memory.topics:
                 return
             for queue_id, end in self.memory.ends_of(topic).items():
@@ -75,12 +77,17 @@ class TopicStorage:
             for queue_id, end in self.memory.release(topic).items():
                 self.appender.set_next_offset(topic.encode(), queue_id, end)
 
+    def follow_reserved(self, reserved: Mapping[QueueKey, QueueOffset]) -> None:
+        """Keep the numbers that a master reserved for queues in memory; on disk on return."""
+        with self._changing():
+            self.memory.follow(reserved)
+
     def delete(self, topic: str, *, until: PhysicalOffset | None = None) -> None:
         """Delete a topic's queues; its records age out, and its next message has number 0.
 
         With `until`, records from there on belong to a topic that was created again, and stay.
         """
-        with self.appender.lock:
+        with self._changing():
             if until is None:
                 self._delete_queues(topic)
             elif self.deleted_topics.end_of(topic) <= until:
@@ -92,7 +99,7 @@ class TopicStorage:
 
     def raise_deletion(self, topic: str, deleted_until: PhysicalOffset) -> None:
         """Delete the records below an offset of a topic that was created again."""
-        with self.appender.lock:
+        with self._changing():
             if self.deleted_topics.end_of(topic) < deleted_until:
                 self.dispatcher.delete_before(topic, deleted_until)
                 log.info("older messages deleted topic=%s until=%d", topic, deleted_until)
@@ -111,9 +118,7 @@ class TopicStorage:
             self.dispatcher.delay_levels_ms,
         )
         scan.run(self.dispatcher.position)
-        with self.appender.lock:
-            if CLOSED in self.obstacles.errors:
-                raise StateError("the store is closed")
+        with self._changing():
             if not self.dispatcher.restore(scan, noted=noted):
                 log.info("topic not restored, as it was deleted again topic=%s", topic)
                 return False
@@ -124,8 +129,20 @@ class TopicStorage:
 
     def lower_deletion(self, topic: str, deleted_until: PhysicalOffset, *, noted: int) -> None:
         """Note that a topic's records are deleted only below a lower offset than the one noted."""
-        with self.appender.lock:
+        with self._changing():
             self.dispatcher.lower_deletion(topic, deleted_until, noted=noted)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the appender's lock, unless the store is closed.
+
+        Then another one may have its files: a thread that a slave left behind may outlast its
+        promotion.
+        """
+        with self.appender.lock:
+            if CLOSED in self.obstacles.errors:
+                raise StateError("the store is closed")
+            yield
 
     def _delete_queues(self, topic: str) -> None:
         # Records that are not dispatched yet would recreate the queues.

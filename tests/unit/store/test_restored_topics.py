@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitmq.errors import DiskFullError, StoreDamagedError
+from orbitmq.errors import DiskFullError, StateError, StoreDamagedError
 from orbitmq.model.queues import PhysicalOffset, QueueOffset
 from orbitmq.record.decode import decode_record
 from orbitmq.store.index.topic_scan import TopicScan
@@ -142,6 +143,29 @@ def test_a_slave_without_room_to_note_a_deletion_shows_what_follows_later(
         assert not slave.is_fenced
         assert slave.visible == slave.log_end
         assert bodies(slave) == bodies(slave, 1) == second
+
+
+def test_a_closed_store_changes_no_topic_as_another_may_have_its_files(tmp_path: Path) -> None:
+    with open_store(tmp_path, is_copy=True) as before:
+        fill(before, "m", 5)
+    end = before.log_end
+
+    with open_store(tmp_path) as store:
+        changes: tuple[Callable[[], object], ...] = (
+            lambda: before.delete_topic(TOPIC, until=end),
+            lambda: before.delete_topic(TOPIC),
+            lambda: before.raise_deletion(TOPIC, deleted_until=end),
+            lambda: before.lower_deletion(TOPIC, noted=0, deleted_until=end),
+            lambda: before.follow_reserved_offsets({(TOPIC, 0): QueueOffset(9)}),
+            lambda: before.keep_in_memory(TOPIC),
+        )
+        for change in changes:
+            with pytest.raises(StateError, match="the store is closed"):
+                change()
+
+        assert len(bodies(store)) == 5
+        assert not (tmp_path / "orbitmq" / "deleted_topics").exists()
+        assert (tmp_path / "consumequeue" / TOPIC / "0").is_dir()
 
 
 def test_files_of_others_do_not_keep_a_topic_from_being_replaced(tmp_path: Path) -> None:
