@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orbitmq.errors import PipelineError, SettingsError
+from orbitmq.errors import PipelineError, PipelineFileError, SettingsError
 from orbitmq.pipelines.file.pipeline_file import read_pipeline
 from orbitmq.pipelines.running.runner import Runner
 from orbitmq.pipelines.running.state import locked
@@ -280,6 +280,76 @@ def test_a_mistake_that_only_spark_can_find_is_named_before_anything_runs(
     shop.write(text)
 
     with pytest.raises(SettingsError, match=message):
+        shop.runner().run()
+
+    assert not (shop.folder / "tables").exists()
+
+
+STATEFUL_FILE = """\
+name: shop
+namesrv: {namesrv}
+sources:
+  orders:
+    topic: {orders}
+    decode: json
+    columns: {{id: bigint, item: string, placed: timestamp}}
+    watermark: {{column: placed, delay: 1 minute}}
+steps:
+  single: {{deduplicate: {{keys: [id]}}, from: orders}}
+  counted:
+    sql: |
+      SELECT window.start AS minute, item, count(*) AS orders
+      FROM single GROUP BY window(placed, '1 minute'), item
+sinks:
+  single: {{from: single, parquet: tables/single}}
+  counted: {{from: counted, parquet: tables/counted}}
+"""
+
+
+def test_rows_are_deduplicated_and_counted_by_windows_over_several_runs(shop: Shop) -> None:
+    shop.write(STATEFUL_FILE)
+
+    def order(*orders: tuple[int, str]) -> None:
+        bodies = [
+            {"id": id_, "item": "tea", "placed": f"2026-01-31T{time}Z"} for id_, time in orders
+        ]
+        shop.topics.send(shop.orders, map(json.dumps, bodies))
+        shop.runner().run()
+
+    order((1, "12:00:10"), (2, "12:00:20"), (1, "12:00:10"))
+    state = shop.record.queries["single"].last
+    order((2, "12:00:20"), (3, "12:00:50"), (4, "12:04:00"))
+
+    assert state is not None
+    assert state.state_rows == 2
+    assert state.state_bytes > 0
+    assert shop.table("tables/single", "id") == [(1,), (2,), (3,), (4,)]
+    assert shop.table("tables/counted", "date_format(minute, 'HH:mm')", "orders") == [("12:00", 3)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "    watermark: {{column: placed, delay: 1 minute}}\nsteps:\n"
+            "  single: {{deduplicate: {{keys: [id]}}, from: orders}}",
+            "steps:\n  single: {{sql: SELECT * FROM orders}}",
+            r"sink counted cannot have these rows, as they are never final: .*without watermark",
+        ),
+        ("window(placed, '1 minute'), ", "", r"sink counted cannot .* never final"),
+        ("keys: [id]", "keys: [idd]", r"orders has no column idd to .* \(did you mean id\?\)"),
+    ],
+)
+def test_what_cannot_work_on_a_stream_is_named_before_anything_runs(
+    shop: Shop, old: str, new: str, message: str
+) -> None:
+    shop.write(
+        STATEFUL_FILE.replace(old, new).replace(
+            "window.start AS minute" if "window(" in old else "nothing", "1 AS minute"
+        )
+    )
+
+    with pytest.raises(PipelineFileError, match=message):
         shop.runner().run()
 
     assert not (shop.folder / "tables").exists()

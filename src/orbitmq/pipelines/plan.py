@@ -130,7 +130,18 @@ class PythonStep:
     watermark: Watermark | None
 
 
-Step = SqlStep | PythonStep
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeduplicateStep:
+    """Drops rows whose keys were there before, as long as the watermark remembers them."""
+
+    name: str
+    keys: tuple[str, ...]
+    reads: tuple[str, ...]
+    # It needs one of what it reads, and passes it on.
+    watermark = None
+
+
+Step = SqlStep | PythonStep | DeduplicateStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

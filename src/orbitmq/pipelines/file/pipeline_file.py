@@ -18,7 +18,15 @@ from orbitmq.pipelines.file.sinks import read_sink
 from orbitmq.pipelines.file.sources import Defaults, read_source
 from orbitmq.pipelines.file.steps import KnownNames, read_step
 from orbitmq.pipelines.file.values import location
-from orbitmq.pipelines.plan import DeltaSink, ParquetSink, Pipeline, TopicSource
+from orbitmq.pipelines.plan import (
+    DeduplicateStep,
+    DeltaSink,
+    ParquetSink,
+    Pipeline,
+    PythonStep,
+    TableSource,
+    TopicSource,
+)
 
 T = TypeVar("T")
 
@@ -90,6 +98,7 @@ class _Reading:
                 )
         self._report_shared_tables(pipeline)
         self._report_unused()
+        self._report_missing_watermarks(pipeline)
         return pipeline
 
     def _each(
@@ -140,6 +149,28 @@ class _Reading:
                     reader.place_of(sink.name),
                     f"sink {sink.name} writes the folder of {owner}",
                     hint="each needs a folder of its own; a step with UNION brings rows together",
+                )
+
+    def _report_missing_watermarks(self, pipeline: Pipeline) -> None:
+        """What came before cannot be remembered for ever."""
+        if self._problems.found:
+            return
+        # A function may set one itself.
+        timed = {
+            one.name
+            for one in (*pipeline.sources, *pipeline.steps)
+            if isinstance(one, PythonStep)
+            or (not isinstance(one, TableSource) and one.watermark is not None)
+        }
+        for step in pipeline.steps:
+            if timed.intersection(step.reads):
+                timed.add(step.name)
+            elif isinstance(step, DeduplicateStep):
+                self._problems.add(
+                    self._parts["steps"].place_of(step.name),
+                    f"step {step.name} needs a watermark in what it reads: it says how long keys "
+                    "are remembered",
+                    hint="as in watermark: {column: placed, delay: 10 minutes} of the source",
                 )
 
     def _report_unused(self) -> None:

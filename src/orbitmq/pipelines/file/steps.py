@@ -10,10 +10,10 @@ from orbitmq.pipelines.file.nodes import Text
 from orbitmq.pipelines.file.places import Place
 from orbitmq.pipelines.file.sources import Defaults, one_kind, read_watermark
 from orbitmq.pipelines.file.sql_names import tables_in
-from orbitmq.pipelines.plan import PythonStep, SqlStep, Step
+from orbitmq.pipelines.plan import DeduplicateStep, PythonStep, SqlStep, Step
 from orbitmq.pipelines.suggestions import suggestion
 
-KINDS: Final = ("sql", "python")
+KINDS: Final = ("sql", "python", "deduplicate")
 _QUERY: Final = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(select|with|from|values)\b", re.I | re.S
 )
@@ -56,12 +56,18 @@ def read_step(name: str, reader: FieldReader, defaults: Defaults, known: KnownNa
     kind = one_kind(reader, KINDS)
     if kind is None:
         return None
-    step = (_sql if kind == "sql" else _python)(name, reader, defaults, known)
+    step: Step
+    if kind == "sql":
+        step = _sql(name, reader, known)
+    elif kind == "python":
+        step = _python(name, reader, defaults, known)
+    else:
+        step = _deduplicate(name, reader, known)
     reader.end()
     return step
 
 
-def _sql(name: str, reader: FieldReader, _: Defaults, known: KnownNames) -> SqlStep:
+def _sql(name: str, reader: FieldReader, known: KnownNames) -> SqlStep:
     node = reader.node("sql")
     sql = reader.required("sql", "SELECT * FROM orders")
     reads: list[str] = []
@@ -91,13 +97,34 @@ def _python(name: str, reader: FieldReader, defaults: Defaults, known: KnownName
         reader.add(
             "python", f"there is no file {file}", hint=suggestion(path, there) if there else ""
         )
-    reads = [known.resolve(one.value, reader, one.place) for one in reader.places("from")]
-    if "from" not in reader:
-        reader.problems.add(reader.place, f"{reader.what} needs from", hint="as in from: orders")
     return PythonStep(
         name=name,
         file=file,
         function=function,
-        reads=tuple(one for one in reads if one is not None),
+        reads=_reads(reader, known),
         watermark=read_watermark(reader),
     )
+
+
+def _deduplicate(name: str, reader: FieldReader, known: KnownNames) -> DeduplicateStep:
+    fields = reader.fields("deduplicate", f"deduplicate of {reader.what}")
+    keys = fields.places("keys")
+    if "keys" not in fields:
+        fields.required("keys", "[id]")
+    seen: set[str] = set()
+    for key in keys:
+        if key.value.lower() in seen:
+            fields.problems.add(key.place, f"{fields.what} has the key {key.value} twice")
+        seen.add(key.value.lower())
+    fields.end()
+    reads = _reads(reader, known)
+    if len(reads) > 1:
+        reader.add("from", f"{reader.what} reads one thing", hint="put the others into a step")
+    return DeduplicateStep(name=name, keys=tuple(key.value for key in keys), reads=reads)
+
+
+def _reads(reader: FieldReader, known: KnownNames) -> tuple[str, ...]:
+    found = [known.resolve(one.value, reader, one.place) for one in reader.places("from")]
+    if "from" not in reader:
+        reader.problems.add(reader.place, f"{reader.what} needs from", hint="as in from: orders")
+    return tuple(one for one in found if one is not None)

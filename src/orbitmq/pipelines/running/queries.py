@@ -24,7 +24,7 @@ from orbitmq.pipelines.plan import (
     TopicSink,
 )
 from orbitmq.pipelines.running.frames import Frames
-from orbitmq.pipelines.running.spark_errors import named
+from orbitmq.pipelines.running.spark_errors import check_can_append, named
 from orbitmq.pipelines.running.state import CHECKPOINTS, OF_QUARANTINE, OF_SINK, QUARANTINE_OF
 from orbitmq.pipelines.suggestions import suggestion
 from orbitmq.pipelines.tables.batches import Table, batch_writer
@@ -68,6 +68,7 @@ class _Planning:
                 f"sink {sink.name} reads {sink.reads}, which has no topic in it",
                 hint="a pipeline carries what arrives in topics; copy tables with Spark itself",
             )
+        check_can_append(rows, sink=sink.name)
         table = None
         checkpoint = self.checkpoint(f"{OF_SINK}{sink.name}")
         if isinstance(sink, ParquetSink):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame
 
 from orbitmq.errors import SettingsError
 
@@ -28,6 +29,23 @@ def named(what: str) -> Iterator[None]:
         # What follows is the plan of the query, or frames of the JVM.
         said = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
         raise SettingsError(f"{what}: {said}") from error
+
+
+def check_can_append(rows: DataFrame, *, sink: str) -> None:
+    """Raise SettingsError if Spark cannot say when rows are final, as all sinks only get such."""
+    java: Any = rows.sparkSession.sparkContext._jvm
+    sql = java.org.apache.spark.sql
+    try:
+        sql.catalyst.analysis.UnsupportedOperationChecker.checkForStreaming(
+            rows._jdf.queryExecution().analyzed(), sql.streaming.OutputMode.Append()
+        )
+    except AnalysisException as error:
+        said = str(error).partition(";\n")[0].partition("\n\nJVM stacktrace")[0].strip()
+        raise SettingsError(
+            f"sink {sink} cannot have these rows, as they are never final: {said}",
+            hint="give the source a watermark, and group by a window of its column, or join within "
+            "a span of it",
+        ) from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orbitmq.errors import SettingsError
 from orbitmq.pipelines.file.python_files import lines_named, load
-from orbitmq.pipelines.plan import PythonStep, SqlStep, Step
+from orbitmq.pipelines.plan import DeduplicateStep, PythonStep, SqlStep, Step
 from orbitmq.pipelines.suggestions import suggestion
 
 
@@ -26,6 +26,9 @@ def step_rows(step: Step, by_name: Mapping[str, DataFrame], spark: SparkSession)
             # The query knows them; others of this session shall not.
             for name in step.reads:
                 spark.catalog.dropTempView(name)
+    if isinstance(step, DeduplicateStep):
+        (name,) = step.reads
+        return _deduplicated(by_name[name], step)
     with lines_named(step.file, passing=(AnalysisException, ParseException)):
         function = _function_of(step)
         made = function(*(by_name[name] for name in step.reads))
@@ -35,6 +38,20 @@ def step_rows(step: Step, by_name: Mapping[str, DataFrame], spark: SparkSession)
             hint="a step takes DataFrames and returns one",
         )
     return made
+
+
+def _deduplicated(rows: DataFrame, step: DeduplicateStep) -> DataFrame:
+    there = {column.lower(): column for column in rows.columns}
+    for key in step.keys:
+        if key.lower() not in there:
+            raise SettingsError(
+                f"step {step.name}: {step.reads[0]} has no column {key} to deduplicate by",
+                hint=suggestion(key, rows.columns),
+            )
+    # A batch has all rows of a table, and keeps nothing for the next.
+    if not rows.isStreaming:
+        return rows.dropDuplicates(list(step.keys))
+    return rows.dropDuplicatesWithinWatermark(list(step.keys))
 
 
 def _function_of(step: PythonStep) -> Callable[..., object]:

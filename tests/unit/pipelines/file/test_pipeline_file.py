@@ -16,6 +16,7 @@ from orbitmq.pipelines.plan import (
     Column,
     ConsoleSink,
     Decoding,
+    DeduplicateStep,
     DeltaSink,
     Expectation,
     ParquetSink,
@@ -379,6 +380,44 @@ def test_a_step_cannot_read_what_comes_later(mistakes: Mistakes) -> None:
     assert found == [
         "9:10: step early reads 'paid', which is not known (paid comes later: move it up)"
     ]
+
+
+DEDUPLICATED = SMALL.replace(
+    "sql: SELECT * FROM orders", "deduplicate: {keys: [id, shop]}\n    from: orders"
+)
+TIMED = DEDUPLICATED.replace(
+    "columns:", "watermark: {column: placed, delay: 1 minute}\n    columns:"
+)
+
+
+def test_rows_are_deduplicated_by_keys_as_long_as_a_watermark_says(read: Read) -> None:
+    (step,) = read(TIMED).steps
+
+    assert step == DeduplicateStep(name="paid", keys=("id", "shop"), reads=("orders",))
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        (DEDUPLICATED, "8:3: step paid needs a watermark in what it reads"),
+        (TIMED.replace("keys: [id, shop]", ""), "10:5: deduplicate of step paid needs keys"),
+        (TIMED.replace("shop]", "ID]"), "10:30: deduplicate of step paid has the key ID twice"),
+        (TIMED.replace("keys:", "key:"), "10:5: deduplicate of step paid needs keys"),
+        (TIMED.replace("    from: orders\n", ""), "9:3: step paid needs from"),
+    ],
+)
+def test_a_deduplication_that_cannot_work_is_refused(
+    mistakes: Mistakes, text: str, mistake: str
+) -> None:
+    assert any(one.startswith(mistake) for one in mistakes(text)), mistakes(text)
+
+
+def test_a_function_may_set_a_watermark_itself(read: Read) -> None:
+    text = DEDUPLICATED.replace(
+        "steps:\n", 'steps:\n  timed: {python: "scoring.py:score", from: orders}\n'
+    ).replace("    from: orders\n", "    from: timed\n")
+
+    assert [step.name for step in read(text).steps] == ["timed", "paid"]
 
 
 def test_a_function_is_looked_for_in_its_file(mistakes: Mistakes) -> None:
