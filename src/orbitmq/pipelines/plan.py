@@ -184,6 +184,28 @@ class DeltaSink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSink:
+    """An Iceberg table that grows with each batch."""
+
+    name: str
+    reads: str
+    catalog: str
+    # The table in the catalog: NAMESPACE.TABLE.
+    identifier: str
+    # Those of the catalog, beside what PyIceberg's own configuration says of it.
+    properties: Mapping[str, str]
+    # Whether the table gets columns that rows have and it lacks.
+    adds_columns: bool
+
+    @property
+    def target(self) -> str:
+        """Where its rows go, for people."""
+        return f"Iceberg table {self.catalog}.{self.identifier}"
+
+    guarantee = "each row once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JdbcSink:
     """A table of a PostgreSQL database."""
 
@@ -253,7 +275,7 @@ class ConsoleSink:
     guarantee = "each row at least once"
 
 
-Sink = ParquetSink | DeltaSink | JdbcSink | TopicSink | ConsoleSink
+Sink = ParquetSink | DeltaSink | IcebergSink | JdbcSink | TopicSink | ConsoleSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,14 @@ from typing import Final
 
 from orbitmq.pipelines.file.delta import delta_folder
 from orbitmq.pipelines.file.fields import FieldReader
+from orbitmq.pipelines.file.iceberg import read_iceberg
 from orbitmq.pipelines.file.jdbc import read_jdbc
 from orbitmq.pipelines.file.sources import Defaults, namesrv_of, one_kind, topic_of
 from orbitmq.pipelines.file.steps import KnownNames
 from orbitmq.pipelines.file.values import location
 from orbitmq.pipelines.plan import ConsoleSink, DeltaSink, ParquetSink, Sink, TopicSink
 
-KINDS: Final = ("parquet", "delta", "jdbc", "topic", "console")
+KINDS: Final = ("parquet", "delta", "iceberg", "jdbc", "topic", "console")
 GUARANTEES: Final = ("exactly-once", "at-least-once")
 # What a table does with columns that it lacks.
 SCHEMA_RULES: Final = ("fixed", "add-columns")
@@ -43,6 +44,8 @@ def read_sink(name: str, reader: FieldReader, defaults: Defaults, known: KnownNa
         )
     elif kind == "delta":
         sink = _delta(name, reads, reader, defaults)
+    elif kind == "iceberg":
+        sink = read_iceberg(name, reads, reader, adds_columns=_adds_columns(reader))
     elif kind == "jdbc":
         sink = read_jdbc(name, reads, reader, defaults, adds_columns=_adds_columns(reader))
     elif kind == "topic":

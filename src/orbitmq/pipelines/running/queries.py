@@ -17,6 +17,7 @@ from orbitmq.errors import SettingsError
 from orbitmq.pipelines.plan import (
     ConsoleSink,
     DeltaSink,
+    IcebergSink,
     JdbcSink,
     ParquetSink,
     Pipeline,
@@ -78,7 +79,7 @@ class _Planning:
             if sink.partition_by:
                 _check_columns(sink, rows)
                 writer = writer.partitionBy(*sink.partition_by)
-        elif isinstance(sink, DeltaSink | JdbcSink):
+        elif isinstance(sink, DeltaSink | IcebergSink | JdbcSink):
             _check_unique(sink, [column.lower() for column in rows.columns], rows)
             if isinstance(sink, DeltaSink):
                 _check_columns(sink, rows)
@@ -96,7 +97,7 @@ class _Planning:
         return f"{self.pipeline.state}/{CHECKPOINTS}/{folder}"
 
     def _to_table(
-        self, rows: DataFrame, sink: DeltaSink | JdbcSink, checkpoint: str
+        self, rows: DataFrame, sink: DeltaSink | IcebergSink | JdbcSink, checkpoint: str
     ) -> DataStreamWriter:
         """The rows into a table that records which batches it has."""
         name = f"{self.pipeline.name}/{sink.name}"
@@ -116,15 +117,21 @@ class _Planning:
         return PlannedQuery(name=name, checkpoint=checkpoint, table=table, start=writer.start)
 
 
-def _opened(sink: DeltaSink | JdbcSink, name: str, rows: DataFrame) -> Table:
+def _opened(sink: DeltaSink | IcebergSink | JdbcSink, name: str, rows: DataFrame) -> Table:
     """The table of a sink, once it is clear that rows fit it."""
     # Each needs an extra, which others need not have.
     if isinstance(sink, DeltaSink):
         from orbitmq.pipelines.tables.delta import DeltaLake
 
-        table = DeltaLake(sink)
-        table.check(rows.schema)
-        return table
+        delta = DeltaLake(sink)
+        delta.check(rows.schema)
+        return delta
+    if isinstance(sink, IcebergSink):
+        from orbitmq.pipelines.tables.iceberg import Iceberg
+
+        iceberg = Iceberg(sink)
+        iceberg.check(rows.schema)
+        return iceberg
     from orbitmq.pipelines.tables.postgres.sink_table import sink_table
 
     return sink_table(sink, name, rows.schema)

@@ -19,12 +19,17 @@ _NAMED_MAX: Final = 5
 def plain(kind: DataType) -> DataType:
     """A type whose parts all may be NULL, without metadata."""
     if isinstance(kind, StructType):
-        return StructType([StructField(one.name, plain(one.dataType)) for one in kind])
+        return plain_columns(kind)
     if isinstance(kind, ArrayType):
         return ArrayType(plain(kind.elementType))
     if isinstance(kind, MapType):
         return MapType(plain(kind.keyType), plain(kind.valueType))
     return kind
+
+
+def plain_columns(columns: StructType) -> StructType:
+    """Columns that all may be NULL, as may all of their parts."""
+    return StructType([StructField(one.name, plain(one.dataType)) for one in columns])
 
 
 def check_fit(

@@ -37,7 +37,7 @@ from orbitmq.clock import SystemClock
 from orbitmq.errors import TableError
 from orbitmq.pipelines.plan import DeltaSink
 from orbitmq.pipelines.tables.batches import Commit
-from orbitmq.pipelines.tables.columns import check_fit, fitted, plain
+from orbitmq.pipelines.tables.columns import check_fit, fitted, plain_columns
 from orbitmq.pipelines.tables.delta_form import (
     partition_text,
     statistics_form,
@@ -95,7 +95,7 @@ class DeltaLake:
         self._check_last(table, after, sink)
         added = self._check(table, batch)
         if table is None:
-            return _plain(batch)
+            return plain_columns(batch)
         if added:
             table.alter.add_columns(list(_delta_schema(StructType(list(added))).fields))
             table = DeltaTable(self.sink.path)
@@ -149,7 +149,7 @@ class DeltaLake:
                 partition_values=dict(zip(by, map(partition_text, part.partition), strict=True)),
                 modification_time=now_ms,
                 data_change=True,
-                stats=json.dumps(part.columns),
+                stats=json.dumps(part.statistics),
             )
             for part in parts
         ]
@@ -222,11 +222,7 @@ def _last_commit(table: DeltaTable, sink: str) -> Commit | None:
 
 
 def _columns(table: DeltaTable) -> StructType:
-    return _plain(StructType.fromJson(json.loads(table.schema().to_json())))
-
-
-def _plain(columns: StructType) -> StructType:
-    return StructType([StructField(one.name, plain(one.dataType)) for one in columns])
+    return plain_columns(StructType.fromJson(json.loads(table.schema().to_json())))
 
 
 def _delta_schema(columns: StructType) -> Schema:

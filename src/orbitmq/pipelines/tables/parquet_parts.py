@@ -28,7 +28,7 @@ _REPORT: Final = (
     ("bytes", "bigint", pa.int64()),
     ("rows", "bigint", pa.int64()),
     ("partition", "string", pa.string()),
-    ("columns", "string", pa.string()),
+    ("statistics", "string", pa.string()),
 )
 _REPORT_FORM: Final = pa.schema([(name, kind) for name, _, kind in _REPORT])
 
@@ -85,8 +85,8 @@ class Part:
     bytes: int
     rows: int
     partition: tuple[PartitionValue, ...]
-    # As the table's form of statistics has it.
-    columns: dict[str, Any]
+    # As the table's form of statistics has them; None if it has none.
+    statistics: dict[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,8 @@ class PartWriting:
     folder: PartFolder
     # The columns of the files; what rows have after these are values of partitions.
     form: pa.Schema
-    statistics: StatisticsForm
+    # None if the table takes them from the files themselves.
+    statistics: StatisticsForm | None = None
 
 
 def write_parts(rows: DataFrame, writing: PartWriting) -> list[Part]:
@@ -116,7 +117,7 @@ def write_parts(rows: DataFrame, writing: PartWriting) -> list[Part]:
             bytes=report["bytes"],
             rows=report["rows"],
             partition=tuple(json.loads(report["partition"])),
-            columns=json.loads(report["columns"]),
+            statistics=json.loads(report["statistics"]),
         )
         for report in reports
     ]
@@ -179,6 +180,7 @@ class PartWritingTask:
         self, partition: tuple[PartitionValue, ...], batches: Iterable[pa.RecordBatch]
     ) -> dict[str, object]:
         writing = self.writing
+        statistics = writing.statistics
         name = f"part-{uuid.uuid4()}.parquet"
         footers: list[pq.FileMetaData] = []
         rows = 0
@@ -201,7 +203,7 @@ class PartWritingTask:
             "bytes": size,
             "rows": rows,
             "partition": json.dumps(partition),
-            "columns": json.dumps(dict(writing.statistics(footers[0]))),
+            "statistics": json.dumps(statistics and dict(statistics(footers[0]))),
         }
 
 

@@ -97,7 +97,7 @@ def test_a_task_holds_no_more_than_a_row_group(
 
     metadata = pq.read_metadata(tmp_path / report["name"])
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [4, 4, 2]
-    assert json.loads(report["columns"])["maxValues"] == {"id": 4, "text": "4"}
+    assert json.loads(report["statistics"])["maxValues"] == {"id": 4, "text": "4"}
 
 
 def test_what_a_full_disk_leaves_of_a_file_is_removed(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_statistics_are_bounds_of_what_a_file_has(tmp_path: Path) -> None:
 
     (report,) = write(tmp_path, [rows], rows.schema)
 
-    assert json.loads(report["columns"]) == {
+    assert json.loads(report["statistics"]) == {
         "numRecords": 3,
         "minValues": {
             "whole": 1,
