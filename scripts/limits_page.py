@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orbitmq.broker import tool_requests
+from orbitmq.broker.archives.archive_table import ARCHIVES_MAX, MARKS_MAX, TARGET_LENGTH_MAX
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.delivery.pulls import HOLD_MS_MAX
 from orbitmq.broker.exactly_once.query_states import (
@@ -233,6 +234,25 @@ COSTS = (
         f"a scan of what the log has and does not show; {tool_requests.AT_WORK_MAX} at work, "
         f"{tool_requests.WAITING_MAX} wait",
         "nothing",
+    ),
+    Cost(
+        (_CODE.OPEN_ARCHIVE,),
+        f"two writes of the table of archives, in a thread; a name of 127 characters and a target of "
+        f"{TARGET_LENGTH_MAX:,}",
+        f"an archive, of {ARCHIVES_MAX:,}",
+    ),
+    Cost(
+        (_CODE.ADVANCE_ARCHIVE,),
+        "one write of the table of archives, in a thread; changes that wait share it",
+        f"marks of queues, {MARKS_MAX:,} of all archives together",
+    ),
+    Cost((_CODE.RELEASE_ARCHIVE,), "one write of the table of archives, in a thread", NOTHING),
+    Cost(
+        (_CODE.LIST_ARCHIVES,),
+        f"a list of {ARCHIVES_MAX:,} archives; with figures, a look at each queue of their topics, and "
+        f"one read if a mark has moved, in a thread; {tool_requests.AT_WORK_MAX} at work, "
+        f"{tool_requests.WAITING_MAX} wait",
+        NOTHING,
     ),
     Cost(
         (_CODE.GET_ALL_CONSUMER_OFFSET,),

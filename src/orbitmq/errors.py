@@ -36,6 +36,9 @@
     │   └── TopicMissingError         a topic that the broker does not have
     ├── GroupRefusedError         a group that cannot be created, changed or used like this
     │   └── GroupMissingError         a group that the broker does not have
+    ├── ArchiveRefusedError       an archive that cannot be opened or used like this
+    │   ├── ArchiveMissingError       an archive that the broker does not have
+    │   └── ArchiveConflictError      marks that are not where an archiver left them
     ├── OffsetRefusedError        an offset that cannot be committed
     ├── HeartbeatRefusedError     a heartbeat above one of the bounds
     ├── SubscriptionError         a request relies on a subscription that does not match
@@ -398,6 +401,18 @@ class GroupRefusedError(OrbitError):
 
 class GroupMissingError(GroupRefusedError):
     """A group that the broker does not have."""
+
+
+class ArchiveRefusedError(OrbitError):
+    """An archive that cannot be opened or used like this."""
+
+
+class ArchiveMissingError(ArchiveRefusedError):
+    """An archive that the broker does not have."""
+
+
+class ArchiveConflictError(ArchiveRefusedError):
+    """Marks that are not where an archiver left them: another one moved them, or they went back."""
 
 
 class OffsetRefusedError(OrbitError):

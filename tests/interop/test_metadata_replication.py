@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orbitmq import java_json
+from orbitmq.broker.archives.archive_table import ArchiveTable
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
@@ -60,12 +61,14 @@ class Slave:
         self.groups = GroupTable(config, clock=clock)
         self.offsets = CommittedOffsets(config, clock=clock)
         self.delays = DelayProgress(config, clock=clock)
+        self.archives = ArchiveTable(config, self.folder, clock=clock)
         self.deleted: list[str] = []
         self.copy = MetadataCopy(
             topics=self.topics,
             groups=self.groups,
             offsets=self.offsets,
             delays=self.delays,
+            archives=self.archives,
             delete_topic=self._delete,
             log_end=lambda: 1 << 60,
             keep_locks=LockFile(self.folder, QueueLocks(clock=clock)).follow,

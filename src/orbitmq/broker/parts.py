@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from orbitmq.broker.admission import Admission
+from orbitmq.broker.archives.archive_gate import ArchiveGate
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.delay.delivery import DelayDelivery
@@ -24,6 +25,7 @@ from orbitmq.broker.groups.notices import MemberNotices
 from orbitmq.broker.handlers.clients import ClientRequests
 from orbitmq.broker.plain_topics import PlainTopics
 from orbitmq.broker.registration import Registration
+from orbitmq.broker.replication.after_cut import ends_of
 from orbitmq.broker.replication.config import ReplicationConfig
 from orbitmq.broker.replication.following import Following
 from orbitmq.broker.replication.metadata import MetadataCopy
@@ -101,6 +103,8 @@ class Parts:
         self.plain_topics = PlainTopics(
             tables.topics, self.counters, permission=lambda: self.config().permission
         )
+        self.archive_gate = ArchiveGate(tables.archives, store)
+        store.gate_retention(self.archive_gate)
         # Each step uses the parts made by earlier ones.
         config = self.config()
         self._make_storing(config)
@@ -297,6 +301,7 @@ class Parts:
                 groups=self.tables.groups,
                 offsets=self.tables.offsets,
                 delays=self.tables.delays,
+                archives=self.tables.archives,
                 delete_topic=self._delete_topic,
                 log_end=lambda: self.store.log_end,
                 rpc=self.rpc,
@@ -308,9 +313,7 @@ class Parts:
                 keep_store_tables=StoreCopy(self.store, self.tables.topics).follow,
                 keeps_timers=self._follows_official_master,
             ).copy_from,
-            forget_commits=lambda: self.tables.offsets.forget_commits(
-                self.tables.offsets.commits_here
-            ),
+            leave_epoch=self._leave_epoch,
             epochs=self.reign.epochs,
             cut=self.reign.cut,
             config=self.replication_config(),
@@ -346,6 +349,7 @@ class Parts:
             timers_behind=lambda: self.timers.behind,
             replication=self.replication.state,
             replication_figures=self.replication.figures,
+            archives=self.archive_gate.state,
             clock=self.clock,
         )
 
@@ -366,6 +370,9 @@ class Parts:
             Periodic(
                 "groups", config.offsets_flush_interval_ms, self.tables.groups.save, self.clock
             ),
+            Periodic(
+                "archives", config.offsets_flush_interval_ms, self.tables.archives.save, self.clock
+            ),
             Periodic("samples", SAMPLE_INTERVAL_MS, self.samples.sample, self.clock),
         ]
         if not self.replication.is_slave:
@@ -382,6 +389,12 @@ class Parts:
     def _follows_official_master(self) -> bool:
         following = self.replication.following
         return following is not None and following.master_is_official
+
+    async def _leave_epoch(self) -> None:
+        """Drop what is only true of the last master's messages: another one stores others there."""
+        self.tables.offsets.forget_commits(self.tables.offsets.commits_here)
+        if self.tables.archives.known.archives:
+            await self.tables.archives.lower_to_ends(await ends_of(self.store))
 
     async def _delete_topic(self, topic: str, end: int) -> None:
         """Delete what is left of a topic that the master deleted when its log ended there."""

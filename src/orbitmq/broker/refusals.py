@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from orbitmq.errors import (
+    ArchiveConflictError,
+    ArchiveMissingError,
+    ArchiveRefusedError,
     BatchConflictError,
     DiskFullError,
     FilterSyntaxError,
@@ -33,6 +36,9 @@ _CODES: Final[tuple[tuple[type[OrbitError], ResponseCode], ...]] = (
     (TopicRefusedError, ResponseCode.INVALID_PARAMETER),
     (GroupMissingError, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
     (GroupRefusedError, ResponseCode.NO_PERMISSION),
+    (ArchiveMissingError, ResponseCode.QUERY_NOT_FOUND),
+    (ArchiveConflictError, ResponseCode.ILLEGAL_OPERATION),
+    (ArchiveRefusedError, ResponseCode.INVALID_PARAMETER),
     (OffsetRefusedError, ResponseCode.INVALID_PARAMETER),
     (HeartbeatRefusedError, ResponseCode.INVALID_PARAMETER),
     (SubscriptionMissingError, ResponseCode.SUBSCRIPTION_NOT_EXIST),

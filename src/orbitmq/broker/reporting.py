@@ -17,6 +17,7 @@ from orbitmq.transport.config import ServerConfig
 
 if TYPE_CHECKING:
     from orbitmq.broker.confirmations import Confirmations
+    from orbitmq.broker.statistics.archive_metrics import ArchiveState
     from orbitmq.broker.statistics.counters import Counters
     from orbitmq.broker.statistics.replication_metrics import ReplicationFigures
     from orbitmq.broker.statistics.samples import Samples
@@ -49,6 +50,7 @@ class Reporting:
     transactions: Callable[[], TransactionFigures]
     replication: Callable[[], Replication]
     replication_figures: Callable[[], ReplicationFigures]
+    archives: Callable[[], ArchiveState]
     clock: Clock
 
     def requests(self) -> StatisticsRequests:
@@ -104,6 +106,7 @@ class Reporting:
             waiting=Waiting(sends=self.confirmations, long_polls=self.long_polls, reads=self.reads),
             transactions=self.transactions,
             replication=self.replication_figures,
+            archives=self.archives,
             clock=self.clock,
         )
 

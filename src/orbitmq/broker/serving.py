@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from orbitmq.broker.handlers.answers import AnswerRequests
+from orbitmq.broker.handlers.archives import ArchiveRequests
 from orbitmq.broker.handlers.clients import ClientListener
 from orbitmq.broker.handlers.committed_offsets import CommittedOffsetRequests
 from orbitmq.broker.handlers.filter_servers import FilterServerRequests
@@ -202,6 +203,7 @@ def _families(parts: Parts) -> tuple[HandlerFamily, ...]:
             store=parts.store,
             topics=parts.tables.topics,
             offsets=parts.tables.offsets,
+            archives=parts.tables.archives,
             members=parts.tables.members,
             registration=parts.registration,
             on_deleted=parts.long_polls.wake,
@@ -223,7 +225,16 @@ def _families(parts: Parts) -> tuple[HandlerFamily, ...]:
             groups=parts.tables.groups,
             members=parts.tables.members,
         ),
-        MaintenanceRequests(store=parts.store, topics=parts.tables.topics),
+        MaintenanceRequests(
+            store=parts.store, topics=parts.tables.topics, archives=parts.tables.archives
+        ),
+        ArchiveRequests(
+            archives=parts.tables.archives,
+            gate=parts.archive_gate,
+            topics=parts.tables.topics,
+            store=parts.store,
+            refusal=parts.replication.refusal,
+        ),
         FollowRequests(
             broker_name=parts.place.name,
             is_master=lambda: not parts.replication.is_slave and parts.replication.replaced is None,
@@ -234,7 +245,12 @@ def _families(parts: Parts) -> tuple[HandlerFamily, ...]:
             on_claim=parts.reign.heard_of_epoch,
             store=parts.store,
             copies=parts.replication.copies,
-            tables=TableChanges(parts.tables.topics, parts.tables.groups, parts.tables.locks),
+            tables=TableChanges(
+                parts.tables.topics,
+                parts.tables.groups,
+                parts.tables.locks,
+                parts.tables.archives,
+            ),
             log_file_bytes=parts.store_config().log_file_bytes,
             clock=parts.clock,
         ),

@@ -6,6 +6,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from orbitmq.broker.archives.archive_table import ArchiveTable
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
@@ -15,7 +16,7 @@ from orbitmq.broker.groups.members import Members
 from orbitmq.broker.groups.queue_locks import QueueLocks
 from orbitmq.broker.groups.stale_positions import StalePositions
 from orbitmq.broker.lost_tables import recovered_topics, report_lost, topics_not_copied
-from orbitmq.broker.replication.after_cut import lower_after_cut
+from orbitmq.broker.replication.after_cut import ends_of, lower_after_cut
 from orbitmq.broker.topics.system_topics import system_topics
 from orbitmq.broker.topics.topic_table import TopicTable
 from orbitmq.disk import off_loop
@@ -67,6 +68,7 @@ class BrokerTables:
         self.locks = QueueLocks(clock=clock)
         self.lock_file = LockFile(root / OWN_FOLDER, self.locks, modes)
         self.delays = DelayProgress(folder, clock=clock, modes=modes)
+        self.archives = ArchiveTable(folder, root / OWN_FOLDER, clock=clock, modes=modes)
 
     async def load(
         self, store: MessageStore, *, epoch: int, is_slave: bool, is_newly_promoted: bool
@@ -79,6 +81,7 @@ class BrokerTables:
             await self._add_topics_not_copied(store)
         for table in (self.groups, self.offsets, self.delays, self.lock_file):
             await table.load()
+        await self.archives.load(is_newly_promoted=is_newly_promoted)
         # What a slave lacks, it copies from its master.
         report_lost(
             queues=[] if is_slave else queues,
@@ -88,7 +91,7 @@ class BrokerTables:
             delays=self.delays,
         )
         self.offsets.note_commits(on=is_slave)
-        await lower_after_cut(store, self.offsets, self.delays)
+        await lower_after_cut(store, self.offsets, self.delays, self.archives)
         if is_slave:
             return
         if epoch:
@@ -97,6 +100,9 @@ class BrokerTables:
         for name in {*self.topics.topics, *store.memory_topics}:
             self.apply_storage(name, store)
         self.offsets.lower_to_ends(partial(store.end_of, committed=False))
+        if self.archives.known.archives:
+            await self.archives.end_deleted(store.deleted_topics())
+            await self.archives.lower_to_ends(await ends_of(store))
         if is_newly_promoted:
             queues = await off_loop(store.appended_queues)
             ends = {(queue.topic, queue.queue_id): queue.end for queue in queues}

@@ -1,4 +1,4 @@
-"""`orbitmq cluster health`: has every group a master, and do its slaves follow."""
+"""`orbitmq cluster health`: masters, slaves that follow, archives that advance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Annotated, Final, NamedTuple
 import typer
 
 from orbitmq.cli.administering import NameServers, administer
+from orbitmq.cli.lake import unknown_text
 from orbitmq.cli.output import AsJson, counted, escaped, seconds, show_json, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
+from orbitmq.client.aio.admin.archives import BrokerArchives
 from orbitmq.clock import Clock, SystemClock
 from orbitmq.errors import CommandError, OrbitError, RemoteError, TransportError
 from orbitmq.model.routes import MASTER_ID, BrokerGroup, ClusterView, MissingBroker
@@ -23,6 +25,8 @@ _LAG_BYTES_MAX: Final = 256 * 1024 * 1024
 # Compat: RocketMQ's slaves name their master also while they cannot connect; an idle link has a
 # heartbeat every 5 s.
 _LINK_SILENCE_MS_MAX: Final = 60_000
+_ARCHIVE_HOURS_MAX: Final = 24
+_HOUR_MS: Final = 3_600_000
 _BROKERS_AT_ONCE: Final = 16
 _SLAVES_AWAITED: Final = 1
 
@@ -42,6 +46,14 @@ class Problem(NamedTuple):
     text: str
 
 
+class Limits(NamedTuple):
+    """What is a problem."""
+
+    lag_bytes: int
+    # How long an archive may stand still while messages wait.
+    archive_ms: int
+
+
 class Answer(NamedTuple):
     """What a broker says of its replication."""
 
@@ -50,6 +62,8 @@ class Answer(NamedTuple):
     replication: Replication | None = None
     # Of a sync master: how many slaves its messages wait for.
     slaves_awaited: int = 0
+    # Of a master, unless it is of RocketMQ.
+    archives: BrokerArchives | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +109,30 @@ def health(
     lag_bytes_max: Annotated[
         int, typer.Option("--lag-max", min=0, help="A slave that lags by more bytes is a problem.")
     ] = _LAG_BYTES_MAX,
+    archive_hours_max: Annotated[
+        int,
+        typer.Option(
+            "--archive-hours-max",
+            min=0,
+            help="An archive that retention waits for is a problem if it has not advanced for so many "
+            "hours, though messages wait.",
+        ),
+    ] = _ARCHIVE_HOURS_MAX,
     namesrv: NameServers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who is master and who follows; exits with 1 if a slave does not, 2 without a master."""
+    """Show who is master and who follows; exits with 1 if a slave does not, 2 without a master.
+
+    It also exits with 1 if an archive stalls that retention waits for.
+    """
+    clock = SystemClock()
+
+    async def examine(admin: Admin) -> tuple[list[GroupState], list[Problem]]:
+        limits = Limits(lag_bytes=lag_bytes_max, archive_ms=archive_hours_max * _HOUR_MS)
+        return await _examine(admin, limits, clock)
+
     try:
-        groups, others = administer(
-            namesrv, lambda admin: _examine(admin, lag_bytes_max=lag_bytes_max, clock=SystemClock())
-        )
+        groups, others = administer(namesrv, examine)
     except TransportError:
         raise
     except OrbitError as error:
@@ -130,7 +160,7 @@ def _worst(problems: Sequence[Problem]) -> Health:
 
 
 async def _examine(
-    admin: Admin, *, lag_bytes_max: int, clock: Clock
+    admin: Admin, limits: Limits, clock: Clock
 ) -> tuple[list[GroupState], list[Problem]]:
     """Ask all brokers; returns the state of each group, and the problems of no group."""
     view = await admin.brokers.clusters()
@@ -140,7 +170,7 @@ async def _examine(
     addresses = sorted({one for group in groups for one in group.addresses.values()})
     replies = await asyncio.gather(*(_ask(admin, address, at_once) for address in addresses))
     answers = dict(zip(addresses, replies, strict=True))
-    judge = Judge(answers=answers, lag_bytes_max=lag_bytes_max, now_ms=clock.now_ms())
+    judge = Judge(answers=answers, limits=limits, now_ms=clock.now_ms())
     gone = {one.name: one for one in missing}
     states = [judge.group(group, gone.pop(group.name, None)) for group in groups]
     states += [_gone_group(one) for one in gone.values()]
@@ -162,13 +192,15 @@ async def _ask(admin: Admin, address: str, at_once: asyncio.Semaphore) -> Answer
     async with at_once:
         try:
             replication = await admin.brokers.replication(address)
-            awaited = await _slaves_awaited(admin, address) if replication.is_master else 0
+            is_master = replication.is_master
+            awaited = await _slaves_awaited(admin, address) if is_master else 0
+            archives = await admin.archives.at(address) if is_master else None
         except TransportError:
             return Answer("unreachable")
         except OrbitError:
             # Compat: RocketMQ 4.9 does not know the request.
             return Answer("unknown")
-        return Answer("up", replication, awaited)
+        return Answer("up", replication, awaited, archives)
 
 
 async def _slaves_awaited(admin: Admin, master: str) -> int:
@@ -190,7 +222,7 @@ class Judge:
     """Finds what is wrong in the answers of brokers."""
 
     answers: dict[str, Answer]
-    lag_bytes_max: int
+    limits: Limits
     now_ms: int
 
     def group(self, group: BrokerGroup, missing: MissingBroker | None) -> GroupState:
@@ -204,6 +236,8 @@ class Judge:
         if missing is not None:
             state.brokers += _gone(missing)
         state.problems += self._of_master(group.name, address, master, state.brokers)
+        if master is not None and master.archives is not None:
+            state.problems += self._of_archives(group.name, master.archives)
         is_there = master is not None and master.state != "unreachable"
         for slave in state.brokers:
             if slave.broker_id:
@@ -211,7 +245,7 @@ class Judge:
         return state
 
     def _broker(self, number: int, address: str, at_master: Replication | None) -> BrokerState:
-        state, replication, _ = self.answers[address]
+        state, replication, *_ = self.answers[address]
         if replication is None:
             return BrokerState(broker_id=number, address=address, state=state)
         if not number:
@@ -271,6 +305,30 @@ class Judge:
                     f"{_are(in_sync)} in sync",
                 )
 
+    def _of_archives(self, broker: str, at: BrokerArchives) -> Iterator[Problem]:
+        if at.unknown:
+            yield Problem(Health.DEGRADED, unknown_text(at, broker))
+        for name, figures in sorted(at.figures.items()):
+            archive = at.archives.get(name)
+            if archive is None or not archive.gates or not figures.unarchived_messages:
+                continue
+            waiting = (
+                f"{counted(figures.unarchived_messages, 'message')} of topic {archive.topic} are not "
+                f"archived, the oldest of {time_text(figures.oldest_ms)}"
+            )
+            stood_ms = self.now_ms - max(archive.advanced_ms, archive.opened_ms, figures.oldest_ms)
+            if figures.held_files:
+                files = counted(figures.held_files, "log file")
+                yield Problem(
+                    Health.DEGRADED,
+                    f"archive {name} keeps {files} of all topics beyond their time: {waiting}",
+                )
+            elif stood_ms > self.limits.archive_ms:
+                yield Problem(
+                    Health.DEGRADED,
+                    f"archive {name} has not advanced for {stood_ms // _HOUR_MS} hours: {waiting}",
+                )
+
     def _of_slave(self, slave: BrokerState, *, has_master: bool) -> Iterator[Problem]:
         name = f"slave {slave.broker_id} at {slave.address}"
         if slave.state == "unreachable":
@@ -280,7 +338,7 @@ class Judge:
         elif slave.follows is False and has_master:
             why = slave.failure or "its log says why"
             yield Problem(Health.DEGRADED, f"{name} is not connected to its master: {why}")
-        elif slave.lag_bytes is not None and slave.lag_bytes > self.lag_bytes_max:
+        elif slave.lag_bytes is not None and slave.lag_bytes > self.limits.lag_bytes:
             yield Problem(Health.DEGRADED, f"{name} lags by {slave.lag_bytes} bytes")
 
 

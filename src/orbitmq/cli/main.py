@@ -12,6 +12,7 @@ from orbitmq import __version__
 from orbitmq.cli.mqadmin.names import as_our_command, nearest_command
 from orbitmq.cli.own_command import own_command
 from orbitmq.errors import (
+    ArchiveMissingError,
     ClusterMissingError,
     CommandError,
     GroupMissingError,
@@ -43,6 +44,7 @@ NOUNS = (
     "store",
     "cut",
     "pipeline",
+    "lake",
 )
 
 
@@ -53,6 +55,7 @@ EXIT_MISSING = 4
 # What shells give to commands that Ctrl-C ended.
 EXIT_INTERRUPTED = 130
 _MISSING = (
+    ArchiveMissingError,
     ClusterMissingError,
     GroupMissingError,
     MessageNotFoundError,

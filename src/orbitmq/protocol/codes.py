@@ -334,6 +334,11 @@ class RequestCode(IntEnum):
     LIST_PENDING = 21_201, Role.BROKER, Role.BROKER, "messages that are not due yet"
     COUNT_PENDING = 21_202, Role.BROKER, Role.BROKER, "how many messages are due when"
     DELIVER_PENDING = 21_203, Role.BROKER, Role.BROKER, "deliver a message before its due time"
+    # OrbitMQ's own: archives that retention may wait for
+    OPEN_ARCHIVE = 21_351, Role.BROKER, Role.BROKER, "open an archive of a topic"
+    ADVANCE_ARCHIVE = 21_352, Role.BROKER, Role.BROKER, "how far queues are archived"
+    LIST_ARCHIVES = 21_353, Role.BROKER, Role.BROKER, "archives, and how far they are"
+    RELEASE_ARCHIVE = 21_354, Role.BROKER, Role.BROKER, "forget an archive"
     # OrbitMQ's own: epochs of masters
     FORGET_EPOCH = (
         21_251,

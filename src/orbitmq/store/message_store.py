@@ -32,6 +32,7 @@ from orbitmq.store.reading.reserved_offsets import first_number
 from orbitmq.store.reading.scrubbing import Scrub
 from orbitmq.store.retention import (
     Deletion,
+    Gate,
     Retention,
     RetentionConfig,
     RetentionPlan,
@@ -390,6 +391,18 @@ class MessageStore(StoredMessages):
         `needed_by` says who needs it, and what to do; for the log.
         """
         self._needs.append((needed_from, needed_by))
+
+    def gate_retention(self, gate: Callable[[], Gate | None]) -> None:
+        """Let retention wait for what `gate` says in each pass; called in the upkeep's thread."""
+        self._retention.gate = gate
+
+    def finish_retention_pass(self) -> None:
+        """Return once no pass is under way that began before; blocks."""
+        self._retention.finish_pass()
+
+    def overdue_files(self, offset: int) -> int:
+        """How many log files were past their time in the last pass, and reach beyond an offset."""
+        return self._retention.overdue_from(offset)
 
     def change_options(
         self, *, store: StoreConfig | None = None, retention: RetentionConfig | None = None

@@ -5,6 +5,10 @@ configured hour or when the disk fills up, and any when the disk is nearly full.
 since a file was last modified, as in RocketMQ. Queues and index follow the log. On a disk that is
 too full, messages are refused.
 
+A gate keeps the log from an offset on, since somebody still has to copy it elsewhere. It ends only
+where files would be deleted by force and are too old or the disk is full, and then only if
+`gateOnFull` says so.
+
 `decide` is a pure function of files, disks and time; `Retention` measures, calls it and deletes.
 
 Threads: any; one pass at a time. Crash: a file is deleted or not; opening the store brings the
@@ -14,12 +18,14 @@ queues in line.
 from __future__ import annotations
 
 import datetime
+import itertools
 import logging
 import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -33,6 +39,14 @@ log = logging.getLogger(__name__)
 _HOUR_MS: Final = 3_600_000
 # How many passes an operator's request for deletion lasts, as in RocketMQ.
 REQUESTED_PASSES: Final = 20
+_NOTHING_FREED: Final[Counter[int]] = Counter()
+
+
+class GateOnFull(StrEnum):
+    """What becomes of files that an archive still needs when there is no room for them."""
+
+    REFUSE = "refuseWrites"
+    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +126,24 @@ class RetentionConfig:
         java="deleteFileBatchMax",
         doc="Most files that one pass deletes.",
     )
+    gate_hours_max: int = option(
+        0,
+        low=0,
+        high=1_000_000,
+        live=True,
+        guarded="delete messages or stop all sends",
+        java="gateMaxAge",
+        doc="Hours after its last write from which a file that an archive still needs, on a disk "
+        "that is nearly full, is handled by gateOnFull; 0 means not before the disk is full.",
+    )
+    gate_on_full: GateOnFull = option(
+        GateOnFull.REFUSE,
+        live=True,
+        guarded="delete messages or stop all sends",
+        java="gateOnFull",
+        doc="What happens when files that an archive still needs would have to be deleted: "
+        "refuseWrites refuses messages and names the archive, delete deletes them.",
+    )
     interval_ms: int = option(
         10_000,
         low=100,
@@ -160,6 +192,16 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """From where on the log has to wait, and for whom."""
+
+    keep_from: PhysicalOffset
+    # For people.
+    holder: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPlan:
     """What one pass does."""
 
@@ -169,9 +211,13 @@ class RetentionPlan:
     refusal: str = ""
     # The oldest file that would be deleted too if it were not needed.
     kept: Deletion | None = None
+    # The same, for one that a gate keeps.
+    gated: Deletion | None = None
+    # Where the files end that are past their time, or that a full disk wants gone, and stay.
+    overdue: tuple[int, ...] = ()
 
 
-def decide(
+def decide(  # noqa: PLR0913  # by name
     files: Sequence[FileAge],
     *,
     log_disks: Sequence[DiskUse],
@@ -180,37 +226,90 @@ def decide(
     config: RetentionConfig,
     is_requested: bool = False,
     keep_from: PhysicalOffset | None = None,
+    gate: Gate | None = None,
     zone: datetime.tzinfo | None = None,
 ) -> RetentionPlan:
     """Decide which files of the log to delete, oldest first.
 
-    The last of `files`, and those that reach beyond `keep_from`, are kept. If the log has several
-    disks, the emptiest counts, as in RocketMQ: the next file can go there. `zone` is the time zone
-    of `delete_when`, by default the machine's.
+    The last of `files`, and those that reach beyond `keep_from`, are kept; those that reach beyond
+    the `gate`, while it holds. If the log has several disks, the emptiest counts, as in RocketMQ:
+    the next file can go there. `zone` is the time zone of `delete_when`, by default the machine's.
     """
     deletions: list[Deletion] = []
     kept: Deletion | None = None
+    gated: Deletion | None = None
+    refusal = _refusal(config, log_disks, queue_disk)
     freed: Counter[int] = Counter()
     why_now = _why_now(config, log_disks, queue_disk, now_ms, zone, is_requested=is_requested)
     for file in files[:-1]:
         if len(deletions) >= config.files_max:
             break
         reason = _expiry(file, config, now_ms) if why_now else ""
-        if reason:
-            reason = f"{reason}; {why_now}"
-        elif config.delete_forcibly:
-            reason = _pressure(config, log_disks, queue_disk, freed)
+        reason = f"{reason}; {why_now}" if reason else _forced(config, log_disks, queue_disk, freed)
         if not reason:
             break
         deletion = Deletion(path=file.path, reason=reason)
         if keep_from is not None and file.end_offset > keep_from:
             kept = deletion
             break
+        if gate is not None and file.end_offset > gate.keep_from:
+            why = _gate_end(file, config, log_disks, queue_disk, freed, now_ms)
+            if not why or config.gate_on_full is GateOnFull.REFUSE:
+                gated = deletion
+                refusal = refusal or why
+                break
+            deletion = Deletion(
+                path=file.path, reason=f"{reason}; {why}, though needed by {gate.holder}"
+            )
         deletions.append(deletion)
         freed[file.device] += file.file_bytes
-    return RetentionPlan(
-        deletions=tuple(deletions), refusal=_refusal(config, log_disks, queue_disk), kept=kept
+    if refusal and gated is not None and gate is not None:
+        refusal = f"{refusal}; its oldest files are kept for {gate.holder}"
+    left = files[len(deletions) : -1]
+    overdue = itertools.takewhile(
+        lambda file: _expiry(file, config, now_ms) or _forced(config, log_disks, queue_disk, freed),
+        left,
     )
+    return RetentionPlan(
+        deletions=tuple(deletions),
+        refusal=refusal,
+        kept=kept,
+        gated=gated,
+        overdue=tuple(file.end_offset for file in overdue),
+    )
+
+
+def _forced(
+    config: RetentionConfig,
+    log_disks: Sequence[DiskUse],
+    queue_disk: DiskUse,
+    freed: Counter[int],
+) -> str:
+    """Why another file is deleted whatever its age; empty if it is kept."""
+    return _pressure(config, log_disks, queue_disk, freed) if config.delete_forcibly else ""
+
+
+def _gate_end(
+    file: FileAge,
+    config: RetentionConfig,
+    log_disks: Sequence[DiskUse],
+    queue_disk: DiskUse,
+    freed: Counter[int],
+    now_ms: int,
+) -> str:
+    """Why a file cannot wait any longer; empty if it can."""
+    if not _forced(config, log_disks, queue_disk, freed):
+        return ""
+    full = _refusal(config, log_disks, queue_disk, freed)
+    if full:
+        return full
+    age_hours = (now_ms - file.modified_ms) / _HOUR_MS
+    if config.gate_hours_max and age_hours >= config.gate_hours_max:
+        return (
+            f"a file was last written {age_hours:.1f} hours ago, and gateMaxAge is "
+            f"{config.gate_hours_max}"
+        )
+    return ""
 
 
 def parse_hours(text: str) -> frozenset[int]:
@@ -241,7 +340,7 @@ def _why_now(
     if hour in parse_hours(config.delete_when):
         return f"it is the hour of deleteWhen {config.delete_when}"
     limit = min(max(config.used_percent_max, 10), 95)
-    for used, disk in _used_percents(log_disks, queue_disk, Counter()):
+    for used, disk in _used_percents(log_disks, queue_disk, _NOTHING_FREED):
         if used > limit:
             return f"the disk of the {disk} is {used} % used, above {limit}"
     return ""
@@ -275,9 +374,15 @@ def _forced_limit(config: RetentionConfig) -> int:
     return min(max(config.forced_percent, 30), 85)
 
 
-def _refusal(config: RetentionConfig, log_disks: Sequence[DiskUse], queue_disk: DiskUse) -> str:
+def _refusal(
+    config: RetentionConfig,
+    log_disks: Sequence[DiskUse],
+    queue_disk: DiskUse,
+    freed: Counter[int] = _NOTHING_FREED,
+) -> str:
+    """Why the disk is full, after `freed` bytes; empty if it is not."""
     limit = min(max(config.full_percent, 35), 90)
-    for used, disk in _used_percents(log_disks, queue_disk, Counter()):
+    for used, disk in _used_percents(log_disks, queue_disk, freed):
         if used > limit:
             return f"the disk of the {disk} is {used} % used, above {limit}"
     return ""
@@ -345,10 +450,17 @@ class Retention:
     measure: Callable[[Path], DiskUse] = measure_disk
     # Called with the start of the log before the files below it are deleted.
     before_deletion: Callable[[int], None] = lambda _: None
+    # What the log has to wait for; asked in each pass.
+    gate: Callable[[], Gate | None] = lambda: None
     # Why messages are refused; empty if they are accepted.
     refusal: str = field(default="", init=False)
-    # The file that is kept beyond its time, which is logged.
+    # What to do about that.
+    _hint: str = field(default="", init=False)
+    # Where the files end that were overdue in the last pass.
+    _overdue: tuple[int, ...] = field(default=(), init=False)
+    # The file that is kept beyond its time, which is logged, and the one that a gate keeps.
     _kept: Path | None = field(default=None, init=False)
+    _gated: Path | None = field(default=None, init=False)
     _requested_passes: int = field(default=0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -360,9 +472,18 @@ class Retention:
         """The error for refused messages."""
         return DiskFullError(
             f"messages are refused: {self.refusal}",
-            hint="free space, or lower fileReservedTime; sending works again within "
-            f"{self.config.interval_ms / 1000:g} seconds after that",
+            hint=f"{self._hint or 'free space, or lower fileReservedTime'}; sending works again "
+            f"within {self.config.interval_ms / 1000:g} seconds after that",
         )
+
+    def overdue_from(self, offset: int) -> int:
+        """How many files are past their time, or in the way of a full disk, and reach beyond it."""
+        return sum(end > offset for end in self._overdue)
+
+    def finish_pass(self) -> None:
+        """Return once a pass that may not know of the newest gate has ended."""
+        with self._lock:
+            pass
 
     def run(self, *, keep_from: PhysicalOffset | None = None, needed_by: str = "") -> RetentionPlan:
         """Do one pass; files that reach beyond `keep_from` are kept, and `needed_by` says why."""
@@ -370,6 +491,7 @@ class Retention:
             is_requested = self._requested_passes > 0
             self._requested_passes = max(0, self._requested_passes - 1)
             disks = {folder: self.measure(folder) for folder in self.log_folders}
+            gate = self.gate()
             plan = decide(
                 [_age(file) for file in self.commit_log.files],
                 log_disks=list(disks.values()),
@@ -378,8 +500,12 @@ class Retention:
                 config=self.config,
                 is_requested=is_requested,
                 keep_from=keep_from,
+                gate=gate,
             )
             self._set_refusal(plan.refusal)
+            self._hint = gate.hint if gate is not None and plan.gated is not None else ""
+            self._overdue = plan.overdue
+            self._report_gated(plan, gate)
             self._report_kept(plan.kept if needed_by else None, needed_by)
             # Compat: of several folders, those above the limit for forced deletion get no new files.
             self.commit_log.full_folders = frozenset(
@@ -413,6 +539,19 @@ class Retention:
                 needed_by,
             )
         self._kept = kept.path if kept is not None else None
+
+    def _report_gated(self, plan: RetentionPlan, gate: Gate | None) -> None:
+        gated = plan.gated
+        if gated is not None and gate is not None and gated.path != self._gated:
+            log.warning(
+                "log files kept for an archive first=%s count=%d reason=%s archive=%s hint=%s",
+                gated.path.name,
+                self.overdue_from(gate.keep_from),
+                gated.reason,
+                gate.holder,
+                gate.hint,
+            )
+        self._gated = gated.path if gated is not None else None
 
     def _set_refusal(self, refusal: str) -> None:
         if refusal and not self.refusal:

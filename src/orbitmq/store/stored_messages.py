@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -264,10 +264,12 @@ class StoredMessages:
         """Whether a topic has or had messages."""
         return any(queue.topic == topic for queue in (*self._queues, *self._memory.queues()))
 
-    def queues(self) -> list[QueueBounds]:
-        """The bounds of every queue that has or had messages."""
+    def queues(self, topics: Container[str] | None = None) -> list[QueueBounds]:
+        """The bounds of every queue that has or had messages, or of those of some topics."""
         keys = {
-            (queue.topic, queue.queue_id): None for queue in (*self._queues, *self._memory.queues())
+            (queue.topic, queue.queue_id): None
+            for queue in (*self._queues, *self._memory.queues())
+            if topics is None or queue.topic in topics
         }
         bounds = (QueueBounds(*key, *self._look(*key, _bounds)) for key in keys)
         return [queue for queue in bounds if queue.end > 0]

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from orbitmq import java_json
+from orbitmq.broker.archives.archive_table import ArchiveTable
 from orbitmq.broker.delay.progress import DelayProgress
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
 from orbitmq.broker.groups.group_table import GroupTable
@@ -110,6 +111,7 @@ async def make_slave(folder: Path, rpc: RpcClient) -> Slave:
         groups=groups,
         offsets=offsets,
         delays=delays,
+        archives=ArchiveTable(config, folder / "orbitmq", clock=clock),
         delete_topic=delete_topic,
         log_end=lambda: made.log_end,
         keep_locks=LockFile(folder / "orbitmq", QueueLocks(clock=clock)).follow,

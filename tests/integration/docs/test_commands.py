@@ -56,6 +56,7 @@ NOT_RUN = {
     "orbitmq message pending recall ": "wants one: tests/integration/cli/test_pending.py",
     "orbitmq message pending deliver ": "wants one: tests/integration/cli/test_pending.py",
     "orbitmq message trace": "wants a trace: tests/integration/cli/test_message_trace.py",
+    "orbitmq lake release ": "wants an archive: tests/integration/cli/test_lake.py",
     "orbitmq broker drain": "wants two brokers: tests/integration/cli/test_broker_drain.py",
     "orbitmq broker promote": "wants a slave: tests/integration/cli/test_broker_promote.py",
     "orbitmq cut ": "wants a log that was cut: tests/integration/cli/test_cut.py",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from orbitmq.broker.archives.archive_table import ArchiveTable
 from orbitmq.broker.config import BrokerConfig
 from orbitmq.broker.confirmations import Confirmations
 from orbitmq.broker.groups.committed_offsets import CommittedOffsets
@@ -58,6 +59,7 @@ class BrokerParts:
     groups: GroupTable
     members: Members
     offsets: CommittedOffsets
+    archives: ArchiveTable
     counters: Counters = field(default_factory=Counters)
 
     @property
@@ -138,10 +140,12 @@ async def broker_parts(folder: Path) -> AsyncIterator[BrokerParts]:
         groups=GroupTable(tables, clock=clock),
         members=Members(clock=clock),
         offsets=CommittedOffsets(tables, clock=clock),
+        archives=ArchiveTable(tables, folder / "orbitmq", clock=clock),
     )
     try:
         for table in (parts.topics, parts.groups, parts.offsets):
             await table.load()
+        await parts.archives.load()
         yield parts
     finally:
         await off_loop(store.close)

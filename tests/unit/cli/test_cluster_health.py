@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from orbitmq.cli.cluster_health import Answer, GroupState, Health, Judge
+from orbitmq.cli.cluster_health import Answer, GroupState, Health, Judge, Limits
+from orbitmq.client.aio.admin.archives import BrokerArchives
+from orbitmq.model.archives import Archive, ArchiveFigures
 from orbitmq.model.routes import BrokerGroup
 from orbitmq.protocol.requests.statistics import MasterLink, Replication, SlaveLink
 
 NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
 MASTER, SLAVE = "127.0.0.1:10911", "127.0.0.1:10921"
 
 
 def judged(master: Answer | None, slave: Answer) -> GroupState:
     answers = {SLAVE: slave} | ({MASTER: master} if master is not None else {})
     addresses = {1: SLAVE} | ({0: MASTER} if master is not None else {})
-    judge = Judge(answers=answers, lag_bytes_max=500, now_ms=NOW_MS)
+    judge = Judge(
+        answers=answers, limits=Limits(lag_bytes=500, archive_ms=3_600_000), now_ms=NOW_MS
+    )
     return judge.group(BrokerGroup(addresses=addresses, name="broker-a", cluster="c"), None)
 
 
@@ -92,3 +97,43 @@ def test_a_slave_that_cannot_be_reached_degrades_its_group() -> None:
 
     assert group.health is Health.DEGRADED
     assert texts(group) == [f"slave 1 at {SLAVE} cannot be reached"]
+
+
+def archived(unknown: str = "", *, gates: bool = True, **left: int) -> GroupState:
+    """A group whose master has one archive, opened five hours ago."""
+    archive = Archive(
+        name="lake", topic="orders", gates=gates, opened_ms=NOW_MS - 5 * HOUR_MS, advanced_ms=0
+    )
+    at = BrokerArchives(
+        archives={"lake": archive}, figures={"lake": ArchiveFigures(**left)}, unknown=unknown
+    )
+    return judged(master(SlaveLink(in_sync=True))._replace(archives=at), slave(1000))
+
+
+def test_an_archive_that_keeps_files_beyond_their_time_is_a_problem() -> None:
+    group = archived(unarchived_messages=7, oldest_ms=NOW_MS, held_files=2)
+
+    assert group.health is Health.DEGRADED
+    (text,) = texts(group)
+    assert text.startswith(
+        "archive lake keeps 2 log files of all topics beyond their time: 7 messages of topic "
+        "orders are not archived, the oldest of 20"
+    )
+
+
+def test_an_archive_that_stands_still_while_messages_wait_is_a_problem() -> None:
+    old, new = NOW_MS - 2 * HOUR_MS, NOW_MS - HOUR_MS // 2
+
+    (text,) = texts(archived(unarchived_messages=1, oldest_ms=old))
+    assert text.startswith("archive lake has not advanced for 2 hours: 1 message of topic orders")
+    assert texts(archived(unarchived_messages=1, oldest_ms=new)) == []
+    assert texts(archived(unarchived_messages=1, oldest_ms=old, gates=False)) == []
+    assert texts(archived()) == []
+
+
+def test_a_broker_that_keeps_everything_says_how_that_ends() -> None:
+    (text,) = texts(archived("its table is gone"))
+
+    assert "broker broker-a keeps every log file" in text
+    assert "its table is gone" in text
+    assert "orbitmq lake release --unknown --broker broker-a" in text

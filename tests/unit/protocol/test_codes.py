@@ -53,6 +53,10 @@ def test_no_code_of_rocketmq_is_in_our_own_range() -> None:
         "LIST_PENDING",
         "COUNT_PENDING",
         "DELIVER_PENDING",
+        "OPEN_ARCHIVE",
+        "ADVANCE_ARCHIVE",
+        "LIST_ARCHIVES",
+        "RELEASE_ARCHIVE",
         "FORGET_EPOCH",
     ]
 

@@ -13,6 +13,7 @@ from orbitmq.protocol.codes import RequestCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from orbitmq.broker.archives.archive_table import ArchiveTable
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.protocol.command import Command
     from orbitmq.store.message_store import MessageStore
@@ -28,6 +29,7 @@ class MaintenanceRequests:
 
     store: MessageStore
     topics: TopicTable
+    archives: ArchiveTable
 
     def by_code(self) -> Mapping[int, Handler]:
         """The handlers by request code."""
@@ -62,6 +64,8 @@ class MaintenanceRequests:
             if self.topics.get(topic) is not None:
                 # It was created while others were being deleted.
                 continue
+            await self.archives.end_life(topic)
             await off_loop(self.store.delete_topic, topic)
+            await self.archives.note_deletions(self.store.deleted_topics())
             log.info("queues of unused topic deleted topic=%s peer=%s", topic, connection.address)
         return request.reply()

@@ -33,6 +33,7 @@ from orbitmq.protocol.requests.topics import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from orbitmq.broker.archives.archive_table import ArchiveTable
     from orbitmq.broker.config import BrokerConfig
     from orbitmq.broker.groups.committed_offsets import CommittedOffsets
     from orbitmq.broker.groups.members import Members
@@ -52,6 +53,7 @@ class TopicRequests:
     store: MessageStore
     topics: TopicTable
     offsets: CommittedOffsets
+    archives: ArchiveTable
     members: Members
     registration: Registration
     # Called with the queues of a deleted topic.
@@ -104,8 +106,11 @@ class TopicRequests:
             return request.reply()
 
         async def clear() -> None:
+            # Invariant: on disk first. Marks of the old messages say nothing about new ones.
+            await self.archives.end_life(asked.topic)
             self.offsets.delete_topic(asked.topic)
             await off_loop(self.store.delete_topic, asked.topic)
+            await self.archives.note_deletions(self.store.deleted_topics())
 
         await self.topics.delete(asked.topic, clear=clear)
         if topic is not None:

@@ -63,7 +63,7 @@ class Following:
         log_file_bytes: int,
         register: Callable[[], Awaitable[None]],
         copy_tables: Callable[[str, Set[str] | None], Awaitable[None]],
-        forget_commits: Callable[[], None],
+        leave_epoch: Callable[[], Awaitable[None]],
         epochs: EpochFile,
         cut: Callable[[PhysicalOffset, int], Awaitable[None]],
         config: ReplicationConfig,
@@ -72,9 +72,10 @@ class Following:
         """Prepare to follow.
 
         `register` asks the name servers who the master is, which arrives at `found`. `copy_tables`
-        copies the master's topics, groups and progress, or some tables only. `forget_commits` drops what clients committed
-        here under an older master: other messages may be at these offsets. `cut` cuts the log from
-        an offset on, under the epoch of the master, and starts the broker again.
+        copies the master's topics, groups and progress, or some tables only. `leave_epoch` drops
+        what clients committed here under an older master, and marks of archives beyond the log:
+        other messages may be at these offsets. `cut` cuts the log from an offset on, under the
+        epoch of the master, and starts the broker again.
         """
         self._store = store
         self._rpc = rpc
@@ -83,7 +84,7 @@ class Following:
         self._log_file_bytes = log_file_bytes
         self._register = register
         self._copy_tables = copy_tables
-        self._forget_commits = forget_commits
+        self._leave_epoch = leave_epoch
         self._epochs = epochs
         self._cut = cut
         self._config = config
@@ -283,7 +284,7 @@ class Following:
         standing = await read_standing(self._rpc, master, asked)
         if standing.epoch != epoch:
             raise CopyError(f"the master {master} has changed its epoch")
-        self._forget_commits()
+        await self._leave_epoch()
         # The limit that an older master gave may be within a record of the new one's log.
         await off_loop(self._store.limit_visible, self._store.visible)
         await self._epochs.adopt(standing.epochs)

@@ -20,6 +20,7 @@ from orbitmq.disk import off_loop
 from orbitmq.errors import NotSupportedError, ProtocolError, RemoteError
 from orbitmq.java_json import JavaInt, JavaLong
 from orbitmq.protocol.codes import ResponseCode
+from orbitmq.protocol.requests.archives import ArchiveList, ListArchives
 from orbitmq.protocol.requests.groups import (
     GroupConfigTable,
     ListGroupConfigs,
@@ -42,6 +43,7 @@ from orbitmq.protocol.requests.topics import (
 )
 
 if TYPE_CHECKING:
+    from orbitmq.model.archives import KnownArchives
     from orbitmq.model.versions import DataVersion
     from orbitmq.protocol.command import Command
     from orbitmq.protocol.headers import Header
@@ -149,6 +151,14 @@ class MasterTables:
         except NotSupportedError:
             return None
         return await off_loop(_read_store_tables, body)
+
+    async def archives(self) -> KnownArchives | None:
+        """The archives that the master knows; None if it is of a kind that has none."""
+        try:
+            body = (await self._ask(ListArchives())).body
+        except NotSupportedError:
+            return None
+        return (await off_loop(_read_archives, body)).known
 
     async def log_end(self) -> int:
         """The end of the master's log."""
@@ -263,6 +273,13 @@ def _read_store_tables(body: bytes) -> StoreTables:
         return msgspec.json.decode(body, type=StoreTables)
     except msgspec.DecodeError as error:
         raise ProtocolError(f"these are no tables of a store: {error}") from error
+
+
+def _read_archives(body: bytes) -> ArchiveList:
+    try:
+        return msgspec.json.decode(body, type=ArchiveList)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"these are no archives: {error}") from error
 
 
 def _decode(body: bytes, shape: type[S]) -> S:

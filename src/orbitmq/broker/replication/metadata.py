@@ -1,4 +1,4 @@
-"""A slave's tables follow its master's: topics, groups, offsets, and progress.
+"""A slave's tables follow its master's, and so does what it knows of progress.
 
 Topics and groups are replaced as a whole when their version differs from the master's. Committed
 offsets become the master's, too. What clients committed at the slave itself is handed to the master
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from orbitmq.broker.replication.master_tables import MasterTables, read_offsets
-from orbitmq.broker.replication.table_changes import GROUPS, LOCKS, TOPICS
+from orbitmq.broker.replication.table_changes import ARCHIVES, GROUPS, LOCKS, TOPICS
 from orbitmq.broker.replication.timer_file import (
     MasterTimers,
     read_master_timers,
@@ -48,6 +48,7 @@ from orbitmq.protocol.headers import Long
 from orbitmq.protocol.requests.offsets import CommitOffset
 
 if TYPE_CHECKING:
+    from orbitmq.broker.archives.archive_table import ArchiveTable
     from orbitmq.broker.delay.progress import DelayDocument, DelayProgress
     from orbitmq.broker.groups.committed_offsets import (
         CommittedOffsets,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.topics.topic_table import TopicTable
     from orbitmq.clock import Clock
+    from orbitmq.model.archives import KnownArchives
     from orbitmq.protocol.requests.groups import GroupConfigTable
     from orbitmq.protocol.requests.metadata import StoreTables, TimerCheckpoint
     from orbitmq.protocol.requests.topics import TopicConfigTable
@@ -101,6 +103,9 @@ class _Fetched:
     delays: DelayDocument | None = None
     timers: TimerCheckpoint | None = None
     locks: bytes | None = None
+    archives: KnownArchives | None = None
+    # Whether the master has answered; one of RocketMQ's has no such table.
+    has_archives: bool = False
     store: StoreTables | None = None
     # Where topics were deleted here, before the master was asked for those tables.
     deleted_here: Mapping[str, int] = field(default_factory=dict)
@@ -115,6 +120,7 @@ class MetadataCopy:
     groups: GroupTable
     offsets: CommittedOffsets
     delays: DelayProgress
+    archives: ArchiveTable
     # Deletes the queues and offsets of a topic that the master deleted, up to an end of its log;
     # may be repeated.
     delete_topic: Callable[[str, int], Awaitable[None]]
@@ -145,7 +151,7 @@ class MetadataCopy:
     _followed: bytes | None = field(default=None, init=False)
 
     async def copy_from(self, master_address: str, tables: Set[str] | None = None) -> None:
-        """Copy everything once, or only tables of topics, groups and locks that changed just now.
+        """Copy everything once, or only those of `table_changes` that changed just now.
 
         Raises MetadataCopyError for what could not be copied.
         """
@@ -207,6 +213,8 @@ class MetadataCopy:
             await self._try(GROUPS, following, problems)
         if fetched.locks is not None:
             await self._try(LOCKS, self.keep_locks(fetched.locks), problems)
+        if fetched.has_archives:
+            await self._try(ARCHIVES, self.archives.follow(fetched.archives), problems)
 
     def _begin_with(self, address: str) -> None:
         """Begin with another master, whose log and offsets may differ."""
@@ -218,7 +226,7 @@ class MetadataCopy:
 
     async def _fetch(self, problems: dict[str, OrbitError]) -> _Fetched:
         master = MasterTables(self.rpc, self._address, _CALL_TIMEOUT_MS)
-        got = await self._fetch_tables({TOPICS, GROUPS, LOCKS}, problems)
+        got = await self._fetch_tables({TOPICS, GROUPS, LOCKS, ARCHIVES}, problems)
         got.offsets_body = await self._ask("offsets", master.offsets(), problems)
         await self._try("offsets", self._read_offsets(got), problems)
         got.delays = await self._ask("delay progress", master.delays(), problems)
@@ -237,6 +245,9 @@ class MetadataCopy:
             got.groups = await self._ask(GROUPS, master.groups(self.groups.data_version), problems)
         if LOCKS in tables:
             got.locks = await self._ask(LOCKS, master.locks(), problems)
+        if ARCHIVES in tables:
+            got.archives = await self._ask(ARCHIVES, master.archives(), problems)
+            got.has_archives = ARCHIVES not in problems
         return got
 
     async def _ask_store(self, got: _Fetched, problems: dict[str, OrbitError]) -> None:

@@ -62,6 +62,7 @@ _ANSWERED: Final = frozenset(
         RequestCode.LIST_STORE_TABLES,
         RequestCode.GET_BROKER_CONFIG,
         RequestCode.LIST_QUERIES,
+        RequestCode.LIST_ARCHIVES,
         # This broker alone.
         RequestCode.PROMOTE_BROKER,
         RequestCode.UPDATE_BROKER_CONFIG,

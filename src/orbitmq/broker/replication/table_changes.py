@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from orbitmq.broker.archives.archive_table import ArchiveTable
     from orbitmq.broker.groups.group_table import GroupTable
     from orbitmq.broker.groups.queue_locks import QueueLocks
     from orbitmq.broker.topics.topic_table import TopicTable
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 TOPICS: Final = "topics"
 GROUPS: Final = "groups"
 LOCKS: Final = "queue locks"
-_TABLES: Final = (TOPICS, GROUPS, LOCKS)
+ARCHIVES: Final = "archives"
+_TABLES: Final = (TOPICS, GROUPS, LOCKS, ARCHIVES)
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +30,7 @@ class TableChanges:
     topics: TopicTable
     groups: GroupTable
     locks: QueueLocks
+    archives: ArchiveTable
     # Called after each change.
     on_change: Callable[[], None] = field(default=lambda: None, init=False)
 
@@ -35,6 +38,7 @@ class TableChanges:
         self.topics.listen(self._changed)
         self.groups.listen(self._changed)
         self.locks.on_change = self._changed
+        self.archives.on_change = self._changed
 
     def _changed(self, *_: object) -> None:
         self.on_change()
@@ -46,6 +50,7 @@ class TableChanges:
                 _word(self.topics.data_version),
                 _word(self.groups.data_version),
                 str(self.locks.changes),
+                str(self.archives.known.revision),
             )
         )
 

@@ -21,6 +21,7 @@ from prometheus_client.core import (
     Metric,
 )
 
+from orbitmq.broker.statistics.archive_metrics import ArchiveState, archive_families
 from orbitmq.broker.statistics.replication_metrics import ReplicationFigures, replication_families
 from orbitmq.broker.statistics.transaction_metrics import transaction_families
 from orbitmq.model.names import is_group_topic, is_retry_topic, is_system_group, is_system_topic
@@ -121,6 +122,8 @@ class Metrics:
     waiting: Waiting
     transactions: Callable[[], TransactionFigures]
     replication: Callable[[], ReplicationFigures]
+    # Reads the store.
+    archives: Callable[[], ArchiveState]
     clock: Clock
 
     def snapshot(self) -> MetricsSnapshot:
@@ -169,6 +172,7 @@ class Metrics:
         yield from replication_families(
             snapshot.replication, self.labels, now_ms=self.clock.now_ms()
         )
+        yield from archive_families(self.archives(), self.labels, now_ms=self.clock.now_ms())
 
     # --- families -----------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from orbitmq.client.aio.admin.admin import Admin as AioAdmin
+from orbitmq.client.aio.admin.archives import Archives as AioArchives
 from orbitmq.client.aio.admin.brokers import Brokers as AioBrokers
 from orbitmq.client.aio.admin.dead_letters import DeadLetters as AioDeadLetters
 from orbitmq.client.aio.admin.draining import Draining as AioDraining
@@ -206,6 +207,17 @@ class Transactions(Noun[AioTransactions]):
     check = waiting(AioTransactions.check)
 
 
+class Archives(Noun[AioArchives]):
+    """Opens, advances, lists and releases archives that retention may wait for."""
+
+    all = waiting(AioArchives.all)
+    at = waiting(AioArchives.at)
+    open = waiting(AioArchives.open)
+    advance = waiting(AioArchives.advance)
+    release = waiting(AioArchives.release)
+    release_unknown = waiting(AioArchives.release_unknown)
+
+
 class NameServerOptions(Noun[AioNameServerOptions]):
     """Reads and changes the options of every name server, and the epochs that each knows."""
 
@@ -255,6 +267,7 @@ class Admin(BlockingClient[AioAdmin]):
         self.key_values = KeyValues(self, client.key_values)
         self.queries = Queries(self, client.queries)
         self.transactions = Transactions(self, client.transactions)
+        self.archives = Archives(self, client.archives)
         self.pending = Pending(self, client.pending)
         self.name_servers = NameServerOptions(self, client.name_servers)
         self.traffic = Traffic(self, client.traffic)

@@ -13,7 +13,7 @@ as after a crash, and the intent is marked as carried out (`cut_intent`).
     timerwheel, timerlog/, config/timercheck, config/timermetrics
                                   deleted: a master makes them again from the log, where copies tell
                                   what is delivered
-    config/consumerOffset.json, config/delayOffset.json
+    config/consumerOffset.json, config/delayOffset.json, config/archives.json
                                   lowered by the broker, see `broker.replication.after_cut`
     other files of config/        kept; a slave copies them from its master
     orbitmq/marks                 lowered
@@ -24,7 +24,8 @@ as after a crash, and the intent is marked as carried out (`cut_intent`).
     orbitmq/transactions          deleted: the next start of a master searches all open transactions
     orbitmq/shape                 kept: the start of the log stays
     orbitmq/reserved_offsets      kept: messages in memory are not in the log
-    orbitmq/queue_locks, epoch    kept: they say nothing about messages, or the broker keeps them
+    orbitmq/queue_locks, archives, epoch
+                                  kept: they say nothing about messages, or the broker keeps them
     orbitmq/lost/, rebuild/       kept
 
 Threads: one; the directory's lock is held.

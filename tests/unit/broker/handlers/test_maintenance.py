@@ -19,7 +19,7 @@ TOOL = new_connection()
 
 
 def _handlers(parts: BrokerParts) -> MaintenanceRequests:
-    return MaintenanceRequests(store=parts.store, topics=parts.topics)
+    return MaintenanceRequests(store=parts.store, topics=parts.topics, archives=parts.archives)
 
 
 async def test_queues_of_deleted_topics_are_deleted(tmp_path: Path) -> None:

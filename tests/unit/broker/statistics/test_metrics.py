@@ -9,9 +9,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from orbitmq.broker.statistics.archive_metrics import ArchiveState
 from orbitmq.broker.statistics.metrics import Metrics, Tables, Waiting
 from orbitmq.broker.statistics.replication_metrics import ReplicationFigures, SlaveFigures
 from orbitmq.broker.statistics.transaction_metrics import TransactionFigures
+from orbitmq.model.archives import Archive, ArchiveFigures, KnownArchives
 from orbitmq.model.queues import PhysicalOffset
 from tests.unit.broker.groups.clients import consumer, heartbeat, new_connection, subscription
 from tests.unit.broker.parts import BrokerParts, broker_parts, figures_of_master
@@ -43,6 +45,20 @@ def metrics_of(parts: BrokerParts, replication: ReplicationFigures | None = None
             given_up=1,
         ),
         replication=lambda: replication or figures_of_master(),
+        archives=lambda: ArchiveState(
+            known=KnownArchives(
+                archives={"lake": Archive(name="lake", topic="orders", gates=True)}
+            ),
+            figures={
+                "lake": ArchiveFigures(
+                    unarchived_messages=3,
+                    held_log_bytes=700,
+                    oldest_ms=parts.clock.now_ms() - 1500,
+                    held_files=2,
+                    missed_messages=1,
+                )
+            },
+        ),
         clock=parts.clock,
     )
 
@@ -215,6 +231,25 @@ async def test_the_broker_and_its_storage_are_shown(tmp_path: Path) -> None:
         assert scraped.value("rocketmq_storage_dispatch_behind_bytes", **on_disk) == 0
         assert scraped.value("rocketmq_storage_message_reserve_time", **on_disk) == 300
         assert (scraped.value("rocketmq_storage_size", **on_disk) or 0) > 0
+
+
+async def test_archives_are_shown(tmp_path: Path) -> None:
+    async with broker_parts(tmp_path) as parts:
+        scraped = Scraped(metrics_of(parts))
+
+        labels = {"archive": "lake", "topic": "orders"}
+        shown = {
+            name: scraped.value(f"orbitmq_archive_{name}", **labels)
+            for name in (
+                "unarchived_messages",
+                "held_log_bytes",
+                "oldest_seconds",
+                "held_files",
+                "missed_messages",
+            )
+        }
+        assert list(shown.values()) == [3, 700, 1.5, 2, 1]
+        assert scraped.value("orbitmq_archives_unknown") == 0
 
 
 async def test_metrics_that_rocketmq_lacks_have_our_prefix(tmp_path: Path) -> None:

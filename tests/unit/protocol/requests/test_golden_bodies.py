@@ -15,6 +15,7 @@ import pytest
 from orbitmq import java_json
 from orbitmq.errors import ProtocolError
 from orbitmq.java_json import ObjectKeyed
+from orbitmq.model.archives import Archive, ArchiveFigures, KnownArchives
 from orbitmq.model.groups import GroupConfig
 from orbitmq.model.queues import MessageQueue
 from orbitmq.model.subscriptions import (
@@ -29,6 +30,7 @@ from orbitmq.model.subscriptions import (
 from orbitmq.model.topics import TopicConfig
 from orbitmq.model.versions import DataVersion
 from orbitmq.protocol import requests
+from orbitmq.protocol.requests.archives import ArchiveList, MarkMove
 from orbitmq.protocol.requests.clients import (
     ClientConnection,
     ConsumerConnections,
@@ -471,6 +473,25 @@ ROWS = [*CLIENTS, *GROUPS, *OFFSETS, *RELAYS, *ROUTES, *STATISTICS, *TOPICS]
 
 # OrbitMQ's own bodies, which no Java peer reads.
 OWN: list[Row] = [
+    (
+        ArchiveList(
+            known=KnownArchives(
+                revision=7,
+                archives={
+                    "a": Archive(
+                        name="a", topic="T", gates=True, target="t", life=2, marks={0: 2**40}
+                    )
+                },
+            ),
+            figures={"a": ArchiveFigures(unarchived_messages=3, held_files=1)},
+        ),
+        b'{"known":{"revision":7,"unknown":"","archives":{"a":{"name":"a","topic":"T","gates":true,'
+        b'"target":"t","life":2,"lifeFrom":0,"openedMs":0,"advancedMs":0,"marks":{"0":1099511627776}}}},'
+        b'"figures":{"a":{"unarchivedMessages":3,"heldLogBytes":0,"oldestMs":0,"heldFiles":1,'
+        b'"missedMessages":0}}}',
+        "",
+    ),
+    (MarkMove(queue_id=1, before=2, mark=2**40), b"[1,2,1099511627776]", ""),
     (
         BatchDecision(
             query="q",

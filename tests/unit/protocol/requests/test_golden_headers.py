@@ -18,6 +18,7 @@ from orbitmq.protocol import requests
 from orbitmq.protocol.headers import Header, Long
 from orbitmq.protocol.requests import (
     answers,
+    archives,
     clients,
     configuration,
     filter_servers,
@@ -510,6 +511,14 @@ STAGED_WRITES = [
         pending.CountPending(due_from_ms=Long(5), due_until_ms=Long(6), span_ms=Long(1000)),
         "dueFromMs=5 dueUntilMs=6 spanMs=1000",
     ),
+    row(
+        21_351,
+        archives.OpenArchive(name="a", topic="T", gates=True, target="s3://b/t"),
+        "name=a topic=T gates=true target=s3://b/t",
+    ),
+    row(21_352, archives.AdvanceArchive(name="a", life=Long(2)), "name=a life=2"),
+    row(21_353, archives.ListArchives(with_figures=True), "withFigures=true"),
+    row(21_354, archives.ReleaseArchive(name="a"), "name=a"),
     row(21_203, pending.DeliverPending(message_id="m", topic="T"), "messageId=m topic=T"),
     row(
         21_301,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
+from orbitmq.client.aio.admin.archives import Archives
 from orbitmq.client.aio.admin.brokers import Brokers
 from orbitmq.client.aio.admin.dead_letters import DeadLetters
 from orbitmq.client.aio.admin.draining import Draining
@@ -75,6 +76,7 @@ class Admin(ClientLifecycle):
         self.key_values = KeyValues(reach)
         self.queries = Queries(reach)
         self.transactions = Transactions(reach)
+        self.archives = Archives(reach)
         self.pending = Pending(reach)
         self.name_servers = NameServerOptions(reach)
         self.draining = Draining(reach, self.brokers, self.topics, self.pending)
