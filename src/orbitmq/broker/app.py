@@ -260,6 +260,8 @@ class Broker:
                         self.place.replication_port,
                     )
                 )
+            # They say how far the log was copied from a master, which matters as it is opened.
+            await self.reign.epochs.load()
             self.store = await self._open_store_off_loop()
             self._opened.push_async_callback(off_loop, self.store.close)
         await self.reign.load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -129,3 +130,30 @@ def bounds(group: Group, broker_id: int) -> list[tuple[int, int]]:
 def bodies(group: Group, broker_id: int, queue_id: int) -> list[bytes]:
     records = group.brokers[broker_id].store.read("T", queue_id, 0).records
     return [decode_record(record).body for record in records]
+
+
+async def test_a_promoted_slave_shows_only_the_new_messages_of_a_topic_created_again(
+    group: Group,
+) -> None:
+    await group.pair()
+    await group.create_topic()
+    await group.send(b"old")
+    await group.rpc.call(group.address(), DeleteTopic(topic="T"))
+    await group.create_topic()
+    await group.send(b"new")
+    await group.until_copied()
+    await group.kill(0)
+    await group.promote(1)
+    await group.stop(1)
+    # As on a slave that had yet to show what it has copied.
+    folder = group.folder / "1"
+    shutil.rmtree(folder / "consumequeue")
+    for file in (folder / "orbitmq").glob("deleted_topics*"):
+        file.unlink()
+
+    promoted = await group.start(1)
+
+    assert promoted.is_serving_as("ASYNC_MASTER")
+    records = promoted.store.read("T", 0, 0).records
+    assert [decode_record(record).body for record in records] == [b"new"]
+    assert promoted.store.deleted_topics().keys() == {"T"}
