@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ STOP_TIMEOUT_S = 60
 SERVER_USER = "postgres" if os.geteuid() == 0 else None
 # What a crash of the machine would lose does not matter here.
 SETTINGS = {"fsync": "off", "max_connections": "60", "unix_socket_directories": ""}
+
+_STARTED = pytest.StashKey[ExitStack]()
 
 
 class Server:
@@ -128,11 +130,19 @@ def _running(programs: Path, folder: Path, port: int) -> Iterator[Server]:
                 process.kill()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_STARTED] = ExitStack()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # Not within the last test of the process, which may have little time.
+    config.stash[_STARTED].close()
+
+
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
+def postgres(pytestconfig: pytest.Config) -> Server:
     """The server of all tests of this process."""
-    with running_server() as server:
-        yield server
+    return pytestconfig.stash[_STARTED].enter_context(running_server())
 
 
 @pytest.fixture

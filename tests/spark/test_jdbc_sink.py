@@ -69,6 +69,22 @@ sinks:
     user: postgres
     password: ${{SHOP_PASSWORD}}
 """
+CHANGES = """\
+name: shop
+namesrv: {namesrv}
+sources:
+  changes:
+    topic: {orders}
+    decode: canal
+    columns: {{id: bigint, item: string}}
+sinks:
+  history:
+    from: changes
+    jdbc: jdbc:postgresql://127.0.0.1:{port}/{database}
+    table: history
+    user: postgres
+    password_file: password
+"""
 # Each task fails at its first attempt, when it has handed over all of its rows.
 STEPS = """\
 def unruly(orders):
@@ -249,6 +265,37 @@ def test_a_driver_killed_right_before_or_after_its_commit_is_resumed(
     assert shop.ids("after.orders") == list(range(10))
     assert shop.query("SELECT count(*) FROM pg_class WHERE relname LIKE 'orbitmq_staging%'") == [
         (0,)
+    ]
+
+
+def test_changes_of_rows_are_told_apart_from_what_else_is_in_their_topic(shop: Shop) -> None:
+    shop.write(CHANGES)
+    rows = [{"id": "1", "item": "tea"}, {"id": "2", "item": "cake"}]
+    old = [{"item": "coffee"}, {"item": None}]
+    messages = [
+        {"type": "INSERT", "es": 1_000, "data": rows, "old": None, "isDdl": False},
+        {"type": "UPDATE", "es": 2_500, "data": rows, "old": old, "isDdl": False},
+        {"type": "DELETE", "es": 3_000, "data": rows[:1], "old": None, "isDdl": False},
+        {"type": "ALTER", "es": 4_000, "data": None, "old": None, "isDdl": True},
+        {"type": "INSERT", "es": 5_000, "data": [*rows, {"id": "x"}], "isDdl": False},
+    ]
+    shop.topics.send(shop.orders, [json.dumps(one) for one in messages])
+
+    shop.run()
+
+    changes = shop.query(
+        "SELECT op, before->>'item', after->>'item', extract(epoch FROM source_time)::float, "
+        "(message->>'changeIndex')::int FROM history ORDER BY source_time, 5"
+    )
+    assert changes == [
+        ("insert", None, "tea", 1.0, 0), ("insert", None, "cake", 1.0, 1),
+        ("update", "coffee", "tea", 2.5, 0), ("update", None, "cake", 2.5, 1),
+        ("delete", "tea", None, 3.0, 0),
+    ]  # fmt: skip
+    rejected = shop.spark.read.parquet(str(shop.state / "quarantine" / "changes"))
+    assert sorted(row.reason for row in rejected.select("reason").collect()) == [
+        "cannot be decoded: DDL",
+        "cannot be decoded: after.id is not int64",
     ]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 Format = Literal["json", "csv", "text"]
+ChangeFormat = Literal["debezium", "canal"]
 TableFormat = Literal["parquet", "json", "csv", "orc", "delta"]
 
 
@@ -56,7 +57,30 @@ class ProtobufDecoding:
     message: str
 
 
-Decoded = Decoding | AvroDecoding | ProtobufDecoding
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeDecoding:
+    """How envelopes of change data capture become columns: what happened to which row."""
+
+    format: ChangeFormat
+    # The columns of the rows that change.
+    row: tuple[Column, ...]
+    # What numbers of Debezium count that are times, if schemas do not say it.
+    timestamps: str
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that a change has."""
+        fields = ", ".join(f"`{one.name.replace('`', '``')}`: {one.type}" for one in self.row)
+        row = f"struct<{fields}>"
+        return (
+            Column(name="op", type="string"),
+            Column(name="before", type=row),
+            Column(name="after", type=row),
+            Column(name="source_time", type="timestamp"),
+        )
+
+
+Decoded = Decoding | AvroDecoding | ProtobufDecoding | ChangeDecoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

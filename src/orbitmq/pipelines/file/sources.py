@@ -16,6 +16,8 @@ from orbitmq.pipelines.file.nodes import Fields, Items, Text
 from orbitmq.pipelines.file.protobuf import PROTOBUF_EXAMPLE, read_protobuf
 from orbitmq.pipelines.file.values import SIMPLE_TYPES, location, wrong_word_in_type
 from orbitmq.pipelines.plan import (
+    ChangeDecoding,
+    ChangeFormat,
     Column,
     Decoded,
     Decoding,
@@ -32,7 +34,9 @@ from orbitmq.pipelines.suggestions import suggestion
 KINDS: Final = ("topic", "table")
 # Formats whose schema says what the columns are, with what they need besides.
 _BY_SCHEMA: Final = {"avro": AVRO_EXAMPLE, "protobuf": PROTOBUF_EXAMPLE}
-FORMATS: Final = (*get_args(Format), *_BY_SCHEMA)
+_OF_CHANGES: Final = get_args(ChangeFormat)
+FORMATS: Final = (*get_args(Format), *_BY_SCHEMA, *_OF_CHANGES)
+_TIMESTAMPS: Final = ("millis", "micros", "nanos")
 TABLE_FORMATS: Final = get_args(TableFormat)
 # What a row of a decoded topic has beside its columns.
 MESSAGE_COLUMN: Final = "message"
@@ -193,36 +197,60 @@ def _decoding(reader: FieldReader, defaults: Defaults) -> Decoded | None:
             )
         reader.node("columns")
         return None
-    options: dict[str, str] = {}
     if isinstance(node, Fields):
         fields = reader.fields("decode", f"decode of {reader.what}")
         chosen = fields.choice("format", FORMATS, "json")
-        if chosen in _BY_SCHEMA:
-            _refuse_columns(reader)
-            read = read_avro if chosen == "avro" else read_protobuf
-            decoding = read(fields, defaults.folder)
-            _check_names(decoding.columns, reader)
-            return decoding
-        options = fields.options("options", ours=_OURS_OF_DECODING)
-        fields.end()
     else:
+        fields = None
         chosen = reader.choice("decode", FORMATS, "json")
-        if chosen in _BY_SCHEMA:
-            _refuse_columns(reader)
-            reader.add("decode", f"{chosen} needs a schema", hint=_BY_SCHEMA[chosen])
-            return None
-    columns = _columns(reader)
+    if chosen in _BY_SCHEMA:
+        return _by_schema(chosen, reader, fields, defaults)
+    decoding = (_of_changes if chosen in _OF_CHANGES else _plain)(chosen, reader, fields)
+    if fields is not None:
+        fields.end()
+    return decoding
+
+
+def _by_schema(
+    chosen: str, reader: FieldReader, fields: FieldReader | None, defaults: Defaults
+) -> Decoded | None:
+    _refuse_columns(reader)
+    if fields is None:
+        reader.add("decode", f"{chosen} needs a schema", hint=_BY_SCHEMA[chosen])
+        return None
+    decoding = (read_avro if chosen == "avro" else read_protobuf)(fields, defaults.folder)
+    _check_names(decoding.columns, reader)
+    return decoding
+
+
+def _plain(chosen: str, reader: FieldReader, fields: FieldReader | None) -> Decoding:
+    options = fields.options("options", ours=_OURS_OF_DECODING) if fields is not None else {}
     if chosen == "text":
-        if has_columns:
+        _columns(reader)
+        if "columns" in reader:
             reader.add("columns", "a text has one column, text", hint="leave columns out")
-        columns = (TEXT_COLUMN,)
-    elif not columns and not has_columns:
+    columns = (TEXT_COLUMN,) if chosen == "text" else _needed_columns(reader)
+    return Decoding(format=cast("Format", chosen), columns=columns, options=options)
+
+
+def _of_changes(chosen: str, reader: FieldReader, fields: FieldReader | None) -> ChangeDecoding:
+    timestamps = ""
+    if fields is not None and chosen == "debezium" and "timestamps" in fields:
+        timestamps = fields.choice("timestamps", _TIMESTAMPS, "millis")
+    return ChangeDecoding(
+        format=cast("ChangeFormat", chosen), row=_needed_columns(reader), timestamps=timestamps
+    )
+
+
+def _needed_columns(reader: FieldReader) -> tuple[Column, ...]:
+    columns = _columns(reader)
+    if not columns and "columns" not in reader:
         reader.problems.add(
             reader.place_of("decode"),
             f"{reader.what} needs columns",
             hint="as in columns: {id: bigint, item: string}",
         )
-    return Decoding(format=cast("Format", chosen), columns=columns, options=options)
+    return columns
 
 
 def _refuse_columns(reader: FieldReader) -> None:

@@ -1,7 +1,7 @@
 """The rows of a source: messages decoded, and those that are rejected.
 
-A decoded row has the columns that the file pins, and `message`, which says where it comes from. A row
-that cannot be decoded, or does not meet an expectation, is not among the rows: it is among the
+A decoded row has the columns that the file pins, and `message`, which says where it comes from; of
+messages that say how rows of a database changed, there is a row for each change. A row that cannot be decoded, or does not meet an expectation, is not among the rows: it is among the
 rejected, as the message that it was, with the reason.
 """
 
@@ -15,9 +15,11 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
+from orbitmq.pipelines.decoding import change_bodies
 from orbitmq.pipelines.file.sources import MESSAGE_COLUMN, TEXT_COLUMN
 from orbitmq.pipelines.plan import (
     AvroDecoding,
+    ChangeDecoding,
     Decoded,
     Decoding,
     Expectation,
@@ -36,8 +38,11 @@ _DECODED: Final = "_orbitmq_decoded"
 _BODY: Final = "_orbitmq_body"
 _END: Final = "_orbitmq_end"
 _REASON: Final = "_orbitmq_reason"
-_IS_WRONG: Final = "_orbitmq_is_wrong"
+_WRONG: Final = "_orbitmq_wrong"
+_CHANGE: Final = "_orbitmq_change"
 _CANNOT_BE_DECODED: Final = "cannot be decoded"
+# Of a change, its number in its message.
+CHANGE_INDEX: Final = "changeIndex"
 _OF_MESSAGE: Final = tuple(name for name in USUAL_COLUMNS if name != "body")
 
 
@@ -78,9 +83,9 @@ def topic_rows(source: TopicSource, spark: SparkSession) -> SourceRows:
     if source.decoding is not None:
         rows = _decoded(messages, source.decoding)
         kept = [*(column.name for column in source.decoding.columns), MESSAGE_COLUMN]
-        lost = [f"{MESSAGE_COLUMN}.*", _BODY, _REASON]
+        lost = [*(f"{MESSAGE_COLUMN}.{name}" for name in _OF_MESSAGE), _BODY, _REASON]
     else:
-        rows = messages.withColumn(_IS_WRONG, functions.expr("false"))
+        rows = messages.withColumn(_WRONG, _nothing())
         kept = messages.columns
         lost = [*_OF_MESSAGE, "body", _REASON]
     rejected = None
@@ -99,7 +104,9 @@ def topic_rows(source: TopicSource, spark: SparkSession) -> SourceRows:
 
 
 def _decoded(messages: DataFrame, decoding: Decoded) -> DataFrame:
-    """The pinned columns, the message, its body, and whether that could not be decoded."""
+    """The pinned columns, the message, its body, and why that could not be decoded."""
+    if isinstance(decoding, ChangeDecoding):
+        return _changes(messages, decoding)
     decoded = functions.col(_DECODED)
     if not isinstance(decoding, Decoding):
         parsed = messages.withColumn(_DECODED, _in_python(decoding)(functions.col("body")))
@@ -130,6 +137,22 @@ def _decoded(messages: DataFrame, decoding: Decoded) -> DataFrame:
     return _flat(parsed, decoding.columns, row, is_wrong)
 
 
+def _changes(messages: DataFrame, decoding: ChangeDecoding) -> DataFrame:
+    """As `_decoded`, a row for each change of a message."""
+    decoded, change = functions.col(_DECODED), functions.col(_CHANGE)
+    parsed = messages.withColumn(_DECODED, _in_python(decoding)(functions.col("body")))
+    parsed = parsed.select(
+        "*", functions.posexplode_outer(decoded["changes"]).alias(CHANGE_INDEX, _CHANGE)
+    )
+    said = functions.concat_ws(": ", functions.lit(_CANNOT_BE_DECODED), decoded["reason"])
+    return parsed.select(
+        *(change[column.name].alias(column.name) for column in decoding.columns),
+        functions.struct(*_OF_MESSAGE, CHANGE_INDEX).alias(MESSAGE_COLUMN),
+        functions.col("body").alias(_BODY),
+        functions.when(change.isNull(), said).alias(_WRONG),
+    )
+
+
 def _flat(
     parsed: DataFrame, columns: tuple[PinnedColumn, ...], row: Column, is_wrong: Column
 ) -> DataFrame:
@@ -137,18 +160,25 @@ def _flat(
         *(row[column.name].alias(column.name) for column in columns),
         functions.struct(*_OF_MESSAGE).alias(MESSAGE_COLUMN),
         functions.col("body").alias(_BODY),
-        is_wrong.alias(_IS_WRONG),
+        functions.when(is_wrong, _CANNOT_BE_DECODED).alias(_WRONG),
     )
 
 
-def _in_python(decoding: AvroDecoding | ProtobufDecoding) -> Callable[[Column], Column]:
+def _in_python(
+    decoding: AvroDecoding | ProtobufDecoding | ChangeDecoding,
+) -> Callable[[Column], Column]:
     """A function that decodes bodies in Spark's Python workers."""
-    form = StructType.fromDDL(_schema(decoding.columns))
+    columns = _schema(decoding.columns)
+    if isinstance(decoding, ChangeDecoding):
+        columns = f"changes ARRAY<STRUCT<{columns}>>, reason STRING"
+    form = StructType.fromDDL(columns)
     arrow_form = to_arrow_type(form, timezone="UTC")
     if isinstance(decoding, AvroDecoding):
         from orbitmq.pipelines.decoding import avro_bodies
 
         decode = avro_bodies.rows_of(decoding, arrow_form)
+    elif isinstance(decoding, ChangeDecoding):
+        decode = change_bodies.changes_of(decoding, arrow_form)
     else:
         from orbitmq.pipelines.decoding import protobuf_bodies
 
@@ -160,22 +190,29 @@ def _in_python(decoding: AvroDecoding | ProtobufDecoding) -> Callable[[Column], 
 
 def _reason(source: TopicSource) -> Column:
     """Why a row is rejected; null if it is not."""
-    reason = functions.lit(None).cast("string")
+    reason = _nothing()
     for expectation in reversed(source.expectations):
         # Null is not met.
         met = functions.coalesce(functions.expr(expectation.condition), functions.expr("false"))
         broken = functions.lit(_broken(expectation))
         reason = functions.when(~met, broken).otherwise(reason)
-    return functions.when(functions.col(_IS_WRONG), _CANNOT_BE_DECODED).otherwise(reason)
+    return functions.coalesce(functions.col(_WRONG), reason)
+
+
+def _nothing() -> Column:
+    return functions.lit(None).cast("string")
 
 
 def _counts_by_reason(source: TopicSource) -> list[Column]:
     """Counts that a batch reports, named by their reason."""
-    reasons = [_broken(expectation) for expectation in source.expectations]
-    if source.decoding is not None:
-        reasons.append(_CANNOT_BE_DECODED)
     column = functions.col(REASON_COLUMN)
-    return [functions.count_if(column == reason).alias(reason) for reason in reasons]
+    counts = {
+        _broken(expectation): column == _broken(expectation) for expectation in source.expectations
+    }
+    if source.decoding is not None:
+        # It may say more.
+        counts[_CANNOT_BE_DECODED] = column.startswith(_CANNOT_BE_DECODED)
+    return [functions.count_if(is_so).alias(reason) for reason, is_so in counts.items()]
 
 
 def _broken(expectation: Expectation) -> str:

@@ -13,6 +13,7 @@ from orbitmq.errors import PackageMissingError, PipelineFileError, SettingsError
 from orbitmq.pipelines.file.nodes import NODES_MAX, TEXT_MAX
 from orbitmq.pipelines.file.pipeline_file import read_pipeline
 from orbitmq.pipelines.plan import (
+    ChangeDecoding,
     Column,
     ConsoleSink,
     Decoding,
@@ -259,6 +260,10 @@ def test_what_a_small_file_leaves_out_has_a_default(read: Read, tmp_path: Path) 
         ("    console:\n", "    delta: a%20[b\n", "its path has '%20'"),
         ("    topic: orders\n    decode: json\n", "    table: t\n    format: detla\n", "5:13: format cannot be 'detla' (did you mean delta?)"),
         ("    topic: orders\n    decode: json\n", "    table: t\n    format: delta\n", "6:5: the log of a Delta table says what is in it, so it has no columns"),
+        ("decode: json", "decode: debesium", "5:13: decode cannot be 'debesium' (did you mean debezium?)"),
+        ("decode: json", "decode: {format: debezium, timestamps: milis}", "5:44: timestamps cannot be 'milis' (did you mean millis?)"),
+        ("decode: json", "decode: {format: canal, timestamps: millis}", "decode of source orders has no field 'timestamps'"),
+        ("    decode: json\n    columns: {id: bigint}\n", "    decode: canal\n", "5:5: source orders needs columns"),
         ("id: bigint", "_orbitmq_body: bigint", "6:30: a column cannot be named '_orbitmq_body'"),
     ],
 )  # fmt: skip
@@ -349,6 +354,23 @@ def test_a_sink_cannot_write_into_a_quarantine(mistakes: Mistakes) -> None:
     text = SMALL.replace("console:", "parquet: file.state/quarantine/orders")
 
     assert "writes the folder of the quarantine of orders" in mistakes(text)[0]
+
+
+def test_changes_of_rows_are_columns_of_their_own(read: Read) -> None:
+    text = "{format: debezium, timestamps: micros}"
+
+    (source,) = read(SMALL.replace("decode: json", f"decode: {text}")).sources
+
+    assert isinstance(source, TopicSource)
+    assert source.decoding == ChangeDecoding(
+        format="debezium", row=(Column(name="id", type="bigint"),), timestamps="micros"
+    )
+    assert [(one.name, one.type) for one in source.decoding.columns] == [
+        ("op", "string"),
+        ("before", "struct<`id`: bigint>"),
+        ("after", "struct<`id`: bigint>"),
+        ("source_time", "timestamp"),
+    ]
 
 
 def test_a_query_may_define_a_name_that_it_also_reads(read: Read) -> None:
