@@ -164,6 +164,8 @@ class Broker:
             is_slave=not is_master,
             is_newly_promoted=is_newly_promoted,
         )
+        # A change that a slave was making must not replace what this broker writes in its next role.
+        self._opened.push_async_callback(self.tables.archives.settled)
         self.parts = parts = Parts(
             settings=self._settings,
             place=self.place,

@@ -189,6 +189,8 @@ class Deletion:
 
     path: Path
     reason: str
+    # Who still needed it; empty if nobody.
+    needed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,9 +260,7 @@ def decide(  # noqa: PLR0913  # by name
                 gated = deletion
                 refusal = refusal or why
                 break
-            deletion = Deletion(
-                path=file.path, reason=f"{reason}; {why}, though needed by {gate.holder}"
-            )
+            deletion = Deletion(path=file.path, reason=f"{reason}; {why}", needed_by=gate.holder)
         deletions.append(deletion)
         freed[file.device] += file.file_bytes
     if refusal and gated is not None and gate is not None:
@@ -523,7 +523,17 @@ class Retention:
         try:
             for deletion in plan.deletions:
                 log_start = self.commit_log.delete_first()
-                log.info("log file deleted file=%s reason=%s", deletion.path.name, deletion.reason)
+                if deletion.needed_by:
+                    log.warning(
+                        "log file deleted that is not archived file=%s reason=%s archive=%s",
+                        deletion.path.name,
+                        deletion.reason,
+                        deletion.needed_by,
+                    )
+                else:
+                    log.info(
+                        "log file deleted file=%s reason=%s", deletion.path.name, deletion.reason
+                    )
         finally:
             if log_start is not None:
                 self.queues.raise_starts(log_start)

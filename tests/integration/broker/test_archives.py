@@ -261,7 +261,7 @@ async def test_queues_that_are_cleaned_up_end_their_marks(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("on_full", ["refuseWrites", "delete"])
 async def test_a_log_without_room_refuses_messages_or_costs_what_is_not_archived(
-    tmp_path: Path, on_full: str
+    tmp_path: Path, on_full: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path, later(), gateMaxAge="99", gateOnFull=on_full, **PRESSED) as site:
         peer = await site.connect()
@@ -278,6 +278,8 @@ async def test_a_log_without_room_refuses_messages_or_costs_what_is_not_archived
         if on_full == "delete":
             assert start == end // FILE_BYTES * FILE_BYTES
             assert reply.code == ResponseCode.SUCCESS
+            assert "log file deleted that is not archived" in caplog.text
+            assert "archive=archive 'lake' of topic 'T'" in caplog.text
             assert figures.missed_messages == site.broker.store.start_of("T", 0) > 0
         else:
             assert start == 0

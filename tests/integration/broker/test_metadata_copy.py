@@ -34,6 +34,7 @@ from orbitmq.model.versions import DataVersion
 from orbitmq.protocol.codes import RequestCode, ResponseCode
 from orbitmq.protocol.command import Command
 from orbitmq.protocol.headers import Long
+from orbitmq.protocol.requests.archives import OpenArchive
 from orbitmq.protocol.requests.metadata import ListStoreTables, StoreTables, TimerCheckpoint
 from orbitmq.protocol.requests.offsets import CommitOffset, ResetOffsets
 from orbitmq.protocol.requests.topics import (
@@ -62,6 +63,7 @@ class Slave:
     groups: GroupTable
     offsets: CommittedOffsets
     delays: DelayProgress
+    archives: ArchiveTable
     copy: MetadataCopy
     folder: Path
     # The end of its log.
@@ -83,6 +85,7 @@ class Slave:
             self.offsets.table(),
             self.offsets.data_version,
             self.delays.document({}),
+            self.archives.known,
             read_master_timers(self.folder / "orbitmq"),
         )
 
@@ -97,8 +100,10 @@ async def make_slave(folder: Path, rpc: RpcClient) -> Slave:
     groups = GroupTable(config, clock=clock)
     offsets = CommittedOffsets(config, clock=clock)
     delays = DelayProgress(config, clock=clock)
+    archives = ArchiveTable(config, folder / "orbitmq", clock=clock)
     for table in (topics, groups, offsets, delays):
         await table.load()
+    await archives.load()
     offsets.note_commits(on=True)
 
     async def delete_topic(name: str, end: int) -> None:
@@ -111,7 +116,7 @@ async def make_slave(folder: Path, rpc: RpcClient) -> Slave:
         groups=groups,
         offsets=offsets,
         delays=delays,
-        archives=ArchiveTable(config, folder / "orbitmq", clock=clock),
+        archives=archives,
         delete_topic=delete_topic,
         log_end=lambda: made.log_end,
         keep_locks=LockFile(folder / "orbitmq", QueueLocks(clock=clock)).follow,
@@ -121,7 +126,7 @@ async def make_slave(folder: Path, rpc: RpcClient) -> Slave:
         folder=folder / "orbitmq",
         clock=clock,
     )
-    made = Slave(topics, groups, offsets, delays, copy, folder)
+    made = Slave(topics, groups, offsets, delays, archives, copy, folder)
     return made
 
 
@@ -550,6 +555,13 @@ def topics_body(topics: Iterable[TopicConfig]) -> bytes:
             "tables of the store",
             "no tables of a store",
         ),
+        (RequestCode.LIST_ARCHIVES, b"{}", "archives", "missing required field `known`"),
+        (
+            RequestCode.LIST_ARCHIVES,
+            b'{"known":{"archives":{"a":{"name":"a","topic":"T","gates":true,"marks":{"0":-1}}}}}',
+            "archives",
+            "Expected `int` >= 0",
+        ),
         (RequestCode.GET_BROKER_RUNTIME_INFO, b'{"table":{}}', "log end", "commitLogMaxOffset"),
     ],
 )
@@ -588,6 +600,22 @@ async def test_other_tables_are_copied_if_one_is_refused(
             await slave.copy_from(address)
 
     assert slave.groups.groups == site.broker.groups.groups
+
+
+async def test_archives_stay_under_a_master_that_has_no_such_table(
+    site: Site, peer: Peer, slave: Slave, rpc: RpcClient
+) -> None:
+    await peer.make_topic("T", read=1, write=1)
+    await peer.ask(OpenArchive(name="lake", topic="T", gates=True))
+    await slave.copy_from(peer.address)
+    before = slave.archives.known
+    without = {RequestCode.LIST_ARCHIVES: answering(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)}
+
+    async with in_front_of(peer.address, rpc, without) as address:
+        await slave.copy_from(address)
+
+    assert list(before.archives) == ["lake"]
+    assert before == slave.archives.known == site.broker.tables.archives.known
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,30 @@ async def test_a_master_that_returns_as_a_slave_gets_the_marks_of_the_new_one(
     await until(lambda: group.brokers[0].tables.archives.require("lake").marks == {0: 4})
 
 
+async def test_a_slave_that_is_promoted_without_a_table_keeps_everything_until_told(
+    group: Group,
+) -> None:
+    await group.pair(options=OPTIONS)
+    await group.create_topic()
+    await fill(group, 6)
+    await group.until_copied()
+    await group.until_has_topic("T")
+    await group.stop(1)
+    await group.kill(0)
+    for path in (group.folder / "1" / "config").glob("archives.json*"):
+        path.unlink()
+    await group.start(1)
+
+    await group.promote(1)
+
+    assert "promoted before it had" in group.brokers[1].tables.archives.known.unknown
+    await open_archive(group, 1)
+    await advance(group, 0, 6, 1)
+    assert await delete_expired(group, 1) == 0
+    await group.rpc.call(group.address(1), ReleaseArchive())
+    assert await delete_expired(group, 1) > 0
+
+
 async def test_a_cut_of_the_log_lowers_the_marks_of_what_is_cut(
     group: Group, caplog: pytest.LogCaptureFixture
 ) -> None:

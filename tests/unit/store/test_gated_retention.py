@@ -84,7 +84,7 @@ def test_forced_deletion_waits_for_the_gate_until_the_disk_is_full() -> None:
     assert pressed.gated is not None
     # One file of 1000 GiB takes the disk to 90.9 %, so ten bring it to 90.
     assert len(full.deletions) == 10
-    assert "needed by archive 'lake'" in full.deletions[0].reason
+    assert full.deletions[0].needed_by == "archive 'lake'"
     assert "91 % used, above 90" in full.deletions[0].reason
 
 

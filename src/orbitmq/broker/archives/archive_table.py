@@ -91,6 +91,10 @@ class ArchiveTable:
         """Write what a full disk did not allow before."""
         await self._file.save()
 
+    async def settled(self) -> None:
+        """Return once no write is under way: the folder may be opened again."""
+        await self._file.settled()
+
     @property
     def known(self) -> KnownArchives:
         """All archives; a later change does not modify them."""
