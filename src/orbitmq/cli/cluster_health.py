@@ -64,6 +64,8 @@ class Answer(NamedTuple):
     slaves_awaited: int = 0
     # Of a master, unless it is of RocketMQ.
     archives: BrokerArchives | None = None
+    # Why it does not list them.
+    archives_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,13 +196,18 @@ async def _ask(admin: Admin, address: str, at_once: asyncio.Semaphore) -> Answer
             replication = await admin.brokers.replication(address)
             is_master = replication.is_master
             awaited = await _slaves_awaited(admin, address) if is_master else 0
-            archives = await admin.archives.at(address) if is_master else None
         except TransportError:
             return Answer("unreachable")
         except OrbitError:
             # Compat: RocketMQ 4.9 does not know the request.
             return Answer("unknown")
-        return Answer("up", replication, awaited, archives)
+        answer = Answer("up", replication, awaited)
+        if not is_master:
+            return answer
+        try:
+            return answer._replace(archives=await admin.archives.at(address))
+        except OrbitError as error:
+            return answer._replace(archives_failure=str(error))
 
 
 async def _slaves_awaited(admin: Admin, master: str) -> int:
@@ -238,6 +245,9 @@ class Judge:
         state.problems += self._of_master(group.name, address, master, state.brokers)
         if master is not None and master.archives is not None:
             state.problems += self._of_archives(group.name, master.archives)
+        if master is not None and master.archives_failure:
+            text = f"the master does not list its archives: {master.archives_failure}"
+            state.problems.append(Problem(Health.DEGRADED, text))
         is_there = master is not None and master.state != "unreachable"
         for slave in state.brokers:
             if slave.broker_id:

@@ -244,6 +244,28 @@ async def test_a_topic_that_was_created_again_is_archived_from_its_beginning(
         assert (archive.life, archive.marks) == (2, {0: 8})
 
 
+async def test_a_deletion_that_only_the_store_knows_ends_the_marks_before_they_move(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, later(), **OPTIONS) as site:
+        peer = await site.connect()
+        await peer.make_topic("T", read=1, write=1)
+        await open_archive(peer)
+        for _ in range(3):
+            await send(peer)
+        assert (await advance(peer, (0, 0, 2))).code == 0
+        await asyncio.to_thread(site.broker.store.delete_topic, "T")
+        for _ in range(3):
+            await send(peer)
+
+        refused = await advance(peer, (0, 2, 3))
+
+        assert refused.code == ResponseCode.ILLEGAL_OPERATION
+        assert "is about life 2" in (refused.remark or "")
+        assert (await open_archive(peer)).marks == {}
+        assert (await advance(peer, (0, 0, 3), life=2)).code == 0
+
+
 async def test_queues_that_are_cleaned_up_end_their_marks(tmp_path: Path) -> None:
     async with running(tmp_path, later(), **OPTIONS) as site:
         peer = await site.connect()

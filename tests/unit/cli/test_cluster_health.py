@@ -131,6 +131,14 @@ def test_an_archive_that_stands_still_while_messages_wait_is_a_problem() -> None
     assert texts(archived()) == []
 
 
+def test_a_master_that_does_not_list_its_archives_is_a_problem() -> None:
+    busy = master(SlaveLink(in_sync=True))._replace(archives_failure="too many requests")
+
+    group = judged(busy, slave(1000))
+
+    assert texts(group) == ["the master does not list its archives: too many requests"]
+
+
 def test_a_broker_that_keeps_everything_says_how_that_ends() -> None:
     (text,) = texts(archived("its table is gone"))
 

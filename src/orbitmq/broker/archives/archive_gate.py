@@ -12,6 +12,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from orbitmq.broker.statistics.archive_metrics import ArchiveState
 from orbitmq.errors import StoreError
 from orbitmq.model.archives import ArchiveFigures
@@ -20,7 +22,7 @@ from orbitmq.store.reading.queue_reader import ReadStatus
 from orbitmq.store.retention import Gate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from orbitmq.broker.archives.archive_table import ArchiveTable
     from orbitmq.model.archives import Archive
@@ -113,11 +115,15 @@ class ArchiveGate:
                 self._places.clear()
             return ()
         topics = {archive.topic for archive in archives}
+        deleted = self.store.deleted_topics()
         queues: dict[str, list[QueueBounds]] = {topic: [] for topic in topics}
         for bounds in self.store.queues(topics):
             queues[bounds.topic].append(bounds)
         places: dict[tuple[str, int, int], _Place] = {}
-        measured = [(one, self._left(one, queues[one.topic], places)) for one in archives]
+        measured = [
+            (one, self._left(_with_valid_marks(one, deleted), queues[one.topic], places))
+            for one in archives
+        ]
         with self._lock:
             self._places = places
         return measured
@@ -174,3 +180,13 @@ class ArchiveGate:
         if not entry:
             return unsure
         return _Place(number, entry, PhysicalOffset(int.from_bytes(entry[:8])), store_ms)
+
+
+def _with_valid_marks(archive: Archive, deleted: Mapping[str, int]) -> Archive:
+    """An archive without marks of a life that the store knows to be over, and the table not yet.
+
+    A broker that was promoted learns of deletions from its log, also after its start.
+    """
+    if deleted.get(archive.topic, 0) <= archive.life_from:
+        return archive
+    return msgspec.structs.replace(archive, marks={})

@@ -73,6 +73,7 @@ class ArchiveRequests:
             self.store.finish_retention_pass()
             return {bounds.queue_id: bounds.start for bounds in self.store.queues({asked.topic})}
 
+        await self._note_deletions()
         archive = await self.archives.open(
             asked.name,
             topic=asked.topic,
@@ -95,6 +96,7 @@ class ArchiveRequests:
             raise ArchiveRefusedError("a queue is named twice among the marks")
         topic = self.archives.require(asked.name).topic
         self._check_topic(self.topics.require(topic))
+        await self._note_deletions()
         ends = await off_loop(self._ends, topic, moves)
         archive = await self.archives.advance(asked.name, asked.life, moves, ends)
         return request.reply(body=msgspec.json.encode(archive))
@@ -124,6 +126,10 @@ class ArchiveRequests:
 
     def _ends(self, topic: str, moves: list[MarkMove]) -> dict[int, int]:
         return {move.queue_id: self.store.end_of(topic, move.queue_id) for move in moves}
+
+    async def _note_deletions(self) -> None:
+        """End marks of topics that this broker, once a slave, has seen deleted in its log since."""
+        await self.archives.note_deletions(await off_loop(self.store.deleted_topics))
 
     def _check_master(self) -> None:
         refusal = self.refusal()

@@ -189,6 +189,24 @@ async def test_a_topic_that_was_created_again_waits_from_its_first_message(
     assert found.keep_from == place
 
 
+async def test_marks_of_a_life_that_the_store_knows_to_be_over_do_not_count(
+    store: MessageStore, table: ArchiveTable, gate: ArchiveGate
+) -> None:
+    await open_in(table)
+    for _ in range(3):
+        put(store)
+    await advance(table, 0, 3)
+    # As a promoted slave's store learns it from the log, without the table.
+    store.delete_topic("orders")
+    place = put(store)
+
+    found = gate()
+
+    assert found is not None
+    assert found.keep_from == place
+    assert gate.figures()["lake"].unarchived_messages == 1
+
+
 async def test_messages_that_are_gone_before_they_were_archived_are_counted(
     store: MessageStore, table: ArchiveTable, gate: ArchiveGate
 ) -> None:
