@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -76,8 +77,16 @@ sources:
   changes:
     topic: {orders}
     decode: canal
-    columns: {{id: bigint, item: string}}
+    columns: {{id: bigint, item: string, tags: array<string>}}
 sinks:
+  orders:
+    from: changes
+    jdbc: jdbc:postgresql://127.0.0.1:{port}/{database}
+    table: orders
+    user: postgres
+    password_file: password
+    key: id
+    apply: changes
   history:
     from: changes
     jdbc: jdbc:postgresql://127.0.0.1:{port}/{database}
@@ -98,6 +107,9 @@ def unruly(orders):
     return orders.mapInArrow(fail, orders.schema)
 """
 START_TIMEOUT_S = 300
+# As the server names programs.
+DRIVER = "orbitmq pipeline"
+PROBE = "probe"
 
 
 class Shop:
@@ -268,35 +280,47 @@ def test_a_driver_killed_right_before_or_after_its_commit_is_resumed(
     ]
 
 
-def test_changes_of_rows_are_told_apart_from_what_else_is_in_their_topic(shop: Shop) -> None:
+def test_changes_of_rows_are_applied_in_the_order_of_their_messages(shop: Shop) -> None:
+    shop.orders = shop.topics.create(queues=1)
     shop.write(CHANGES)
-    rows = [{"id": "1", "item": "tea"}, {"id": "2", "item": "cake"}]
-    old = [{"item": "coffee"}, {"item": None}]
-    messages = [
-        {"type": "INSERT", "es": 1_000, "data": rows, "old": None, "isDdl": False},
-        {"type": "UPDATE", "es": 2_500, "data": rows, "old": old, "isDdl": False},
-        {"type": "DELETE", "es": 3_000, "data": rows[:1], "old": None, "isDdl": False},
-        {"type": "ALTER", "es": 4_000, "data": None, "old": None, "isDdl": True},
-        {"type": "INSERT", "es": 5_000, "data": [*rows, {"id": "x"}], "isDdl": False},
-    ]
-    shop.topics.send(shop.orders, [json.dumps(one) for one in messages])
+    rows = [{"id": "1", "item": "tea"}, {"id": "2", "item": "cake", "tags": '["new", null]'}]
+    change(shop, "INSERT", 1_000, rows)
+    change(shop, "UPDATE", 2_500, rows, [{"item": "coffee"}, {"id": "3"}])
+    change(shop, "INSERT", 3_000, [{"id": "3", "item": "pie"}, {"id": "4", "item": "ice"}])
+    change(shop, "DELETE", 3_500, rows[:1])
+    change(shop, "ALTER", 4_000, None, isDdl=True)
+    change(shop, "INSERT", 5_000, [*rows, {"id": "x"}])
+    shop.run()
+    first = shop.query("SELECT id, item, tags FROM orders ORDER BY id")
 
+    change(shop, "DELETE", 6_000, rows[1:])
+    change(shop, "UPDATE", 7_000, [{"id": "30", "item": "pie"}], [{"id": "3"}])
+    change(shop, "INSERT", 8_000, rows[:1])
     shop.run()
 
-    changes = shop.query(
+    assert first == [(2, "cake", ["new", None]), (3, "pie", None), (4, "ice", None)]
+    assert shop.query("SELECT id, item FROM orders ORDER BY id") == [
+        (1, "tea"), (4, "ice"), (30, "pie"),
+    ]  # fmt: skip
+    assert shop.query(
         "SELECT op, before->>'item', after->>'item', extract(epoch FROM source_time)::float, "
-        "(message->>'changeIndex')::int FROM history ORDER BY source_time, 5"
-    )
-    assert changes == [
+        "(message->>'changeIndex')::int FROM history ORDER BY source_time, 5 LIMIT 5"
+    ) == [
         ("insert", None, "tea", 1.0, 0), ("insert", None, "cake", 1.0, 1),
-        ("update", "coffee", "tea", 2.5, 0), ("update", None, "cake", 2.5, 1),
-        ("delete", "tea", None, 3.0, 0),
+        ("update", "coffee", "tea", 2.5, 0), ("update", "cake", "cake", 2.5, 1),
+        ("insert", None, "pie", 3.0, 0),
     ]  # fmt: skip
     rejected = shop.spark.read.parquet(str(shop.state / "quarantine" / "changes"))
     assert sorted(row.reason for row in rejected.select("reason").collect()) == [
         "cannot be decoded: DDL",
         "cannot be decoded: after.id is not int64",
     ]
+
+
+def change(shop: Shop, kind: str, time_ms: int, rows: Any, old: Any = None, **more: Any) -> None:
+    """A message of Canal."""
+    envelope = {"type": kind, "es": time_ms, "data": rows, "old": old, "isDdl": False, **more}
+    shop.topics.send(shop.orders, [json.dumps(envelope)])
 
 
 @contextmanager
@@ -324,11 +348,31 @@ def unconfirmed_commits(shop: Shop) -> Iterator[None]:
     """Commits are done, and wait for a copy that there is not before they are confirmed."""
     shop.query("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
     shop.query("SELECT pg_reload_conf()")
+    over = threading.Event()
+    probing = threading.Thread(target=commit_until, args=(shop, over), daemon=True)
+    probing.start()
     try:
+        # The server takes up settings some time after it was told.
+        wait_until(
+            lambda: waiting(shop, None, "IPC", program=PROBE) == 1,
+            timeout_s=START_TIMEOUT_S,
+            what="commits wait",
+        )
         yield
     finally:
+        over.set()
         shop.query("ALTER SYSTEM RESET synchronous_standby_names")
         shop.query("SELECT pg_reload_conf()")
+        probing.join(START_TIMEOUT_S)
+
+
+def commit_until(shop: Shop, over: threading.Event) -> None:
+    """Commit again and again, one after the other."""
+    with shop.server.connected(shop.database.name, autocommit=True) as connection:
+        connection.execute(f"SET application_name = '{PROBE}'")
+        connection.execute("CREATE TABLE probe (n int)")
+        while not over.is_set():
+            connection.execute("INSERT INTO probe VALUES (1)")
 
 
 def has_tables(shop: Shop, driver: subprocess.Popen[bytes]) -> bool:
@@ -336,11 +380,13 @@ def has_tables(shop: Shop, driver: subprocess.Popen[bytes]) -> bool:
     return shop.query("SELECT to_regclass('after.orders') IS NOT NULL") == [(True,)]
 
 
-def waiting(shop: Shop, driver: subprocess.Popen[bytes], kind: str) -> int:
-    """How many of the driver's transactions wait for something."""
-    assert driver.poll() is None, "the driver ended by itself"
+def waiting(
+    shop: Shop, driver: subprocess.Popen[bytes] | None, kind: str, *, program: str = DRIVER
+) -> int:
+    """How many transactions of a program wait for something."""
+    assert driver is None or driver.poll() is None, "the driver ended by itself"
     ((count,),) = shop.query(
-        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'orbitmq pipeline' "
+        f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{program}' "
         f"AND datname = '{shop.database.name}' AND wait_event_type = '{kind}'"
     )
     return int(count)

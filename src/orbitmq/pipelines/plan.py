@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 Format = Literal["json", "csv", "text"]
 ChangeFormat = Literal["debezium", "canal"]
+# What a change consists of, beside its time.
+CHANGE_COLUMNS: Final = ("op", "before", "after")
 TableFormat = Literal["parquet", "json", "csv", "orc", "delta"]
 
 
@@ -252,6 +254,10 @@ class JdbcSink:
     adds_columns: bool
     # How long a statement may take.
     statement_ms: int
+    # Columns that tell rows apart, so that a row replaces that of its key; none if rows are added.
+    key: tuple[str, ...]
+    # Whether what it reads are changes of rows.
+    applies_changes: bool
 
     @property
     def target(self) -> str:

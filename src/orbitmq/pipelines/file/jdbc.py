@@ -21,6 +21,7 @@ _DATABASE: Final = re.compile(r"jdbc:(?:[a-z]+:)*?([a-z0-9]+):.*", re.I | re.S)
 _PORT: Final = 5432
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z_0-9]*)\}")
 _NAME_BYTES_MAX: Final = 63
+_APPLIED: Final = ("changes",)
 _STATEMENT_MS: Final = 10 * 60 * 1000
 
 
@@ -40,6 +41,7 @@ def read_jdbc(
     url = _url(reader)
     schema, table = _table(reader)
     file, variable = _password(reader)
+    key = _key(reader)
     return JdbcSink(
         name=name,
         reads=reads,
@@ -55,6 +57,8 @@ def read_jdbc(
         password_variable=variable,
         adds_columns=adds_columns,
         statement_ms=reader.duration("timeout", _STATEMENT_MS),
+        key=key,
+        applies_changes=_applies_changes(reader, key),
     )
 
 
@@ -120,6 +124,27 @@ def _table(reader: FieldReader) -> tuple[str, str]:
     if text and (is_wrong or max(len(one.encode()) for one in (schema, table)) > _NAME_BYTES_MAX):
         reader.add("table", f"table cannot be {text!r}", hint="as in orders, or public.orders")
     return schema, table
+
+
+def _key(reader: FieldReader) -> tuple[str, ...]:
+    key = reader.texts("key")
+    if len({name.lower() for name in key}) < len(key):
+        reader.add("key", f"the key of {reader.what} has a column twice")
+    return key
+
+
+def _applies_changes(reader: FieldReader, key: tuple[str, ...]) -> bool:
+    if "apply" not in reader:
+        reader.node("apply")
+        return False
+    reader.choice("apply", _APPLIED, _APPLIED[0])
+    if not key:
+        reader.problems.add(
+            reader.place_of("apply"),
+            f"{reader.what} applies changes, and has no key",
+            hint="as in key: id, or key: [shop, id]",
+        )
+    return True
 
 
 def _password(reader: FieldReader) -> tuple[str, str]:

@@ -34,6 +34,8 @@ def read_sink(name: str, reader: FieldReader, defaults: Defaults, known: KnownNa
     if kind is None:
         return None
     reads = _reads(reader, known)
+    if kind != "jdbc":
+        _refuse_keys(kind, reader)
     sink: Sink
     if kind == "parquet":
         sink = ParquetSink(
@@ -72,6 +74,17 @@ def _delta(name: str, reads: str, reader: FieldReader, defaults: Defaults) -> De
         partition_by=_partition_by(reader),
         adds_columns=_adds_columns(reader),
     )
+
+
+def _refuse_keys(kind: str, reader: FieldReader) -> None:
+    """A topic has `keys`, which are another thing."""
+    for name in ("apply",) if kind == "topic" else ("key", "apply"):
+        if reader.node(name) is not None:
+            reader.problems.add(
+                reader.place_of(name),
+                f"{reader.what} only adds rows, so it cannot have {name}",
+                hint="of all sinks, jdbc alone replaces and deletes rows yet",
+            )
 
 
 def _adds_columns(reader: FieldReader) -> bool:

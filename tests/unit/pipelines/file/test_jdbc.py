@@ -37,6 +37,7 @@ def test_a_small_sink_has_defaults(tmp_path: Path) -> None:
         name="table", reads="orders", host="127.0.0.1", port=5432, database="shop",
         sslmode="prefer", sslrootcert="", schema="", table="orders", user="shop",
         password_file=None, password_variable="", adds_columns=False, statement_ms=600_000,
+        key=(), applies_changes=False,
     )  # fmt: skip
     assert sink.target == "table orders of postgresql://127.0.0.1:5432/shop"
 
@@ -45,7 +46,10 @@ def test_a_whole_sink_is_read(tmp_path: Path) -> None:
     text = SMALL.replace(
         "127.0.0.1/shop", "[::1]:5433/my%20shop?sslmode=verify-full&sslrootcert=/ca.pem"
     ).replace("table: orders", "table: sales.orders")
-    more = "    password_file: secrets/shop\n    schema: add-columns\n    timeout: 1 hour\n"
+    more = (
+        "    password_file: secrets/shop\n    schema: add-columns\n    timeout: 1 hour\n"
+        "    key: [shop, id]\n    apply: changes\n"
+    )
 
     sink = sink_of(tmp_path, text + more)
 
@@ -53,7 +57,7 @@ def test_a_whole_sink_is_read(tmp_path: Path) -> None:
         name="table", reads="orders", host="::1", port=5433, database="my shop",
         sslmode="verify-full", sslrootcert="/ca.pem", schema="sales", table="orders", user="shop",
         password_file=tmp_path / "secrets" / "shop", password_variable="", adds_columns=True,
-        statement_ms=3_600_000,
+        statement_ms=3_600_000, key=("shop", "id"), applies_changes=True,
     )  # fmt: skip
 
 
@@ -86,6 +90,9 @@ def test_a_password_may_be_in_a_variable(tmp_path: Path) -> None:
         ("    user: shop\n", "    user: shop\n    password: ${A}\n    password_file: b\n", "sink table has password and password_file: it is one of them"),
         ("    user: shop\n", "    user: shop\n    schema: add_columns\n", "10:13: schema cannot be 'add_columns' (did you mean add-columns?)"),
         ("    user: shop\n", "    user: shop\n    timeout: long\n", "timeout cannot be 'long'"),
+        ("    user: shop\n", "    user: shop\n    apply: changes\n", "10:5: sink table applies changes, and has no key (as in key: id, or key: [shop, id])"),
+        ("    user: shop\n", "    user: shop\n    key: [id, ID]\n", "10:10: the key of sink table has a column twice"),
+        ("    user: shop\n", "    user: shop\n    key: id\n    apply: change\n", "11:12: apply cannot be 'change' (did you mean changes?)"),
         ("    jdbc: ", "    jdcb: ", "7:5: sink table has no field 'jdcb' (did you mean jdbc?)"),
     ],
 )  # fmt: skip

@@ -113,6 +113,6 @@ def reason_of(error: psycopg.Error) -> str:
     said = error.diag.message_primary
     if said is None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = lines[-1] if lines else type(error).__name__
+        said = lines[0] if lines else type(error).__name__
     column = error.diag.column_name
     return f"column {column}: {said}" if column and column not in said else said

@@ -1,18 +1,18 @@
 """A table of PostgreSQL that takes each batch of a stream in one transaction.
 
 Tasks copy rows into a staging table of this attempt at the batch. One transaction of the driver then
-checks which batch the table has, moves the rows of the attempts that Spark counted, records the
-batch, and drops the staging table.
+checks which batch the table has, adds the rows of the attempts that Spark counted, or applies them
+by their keys, records the batch, and drops the staging table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, LiteralString
 
 from psycopg import sql
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql.types import StructType
 
 from orbitmq.errors import DatabaseError
@@ -21,6 +21,7 @@ from orbitmq.pipelines.tables.columns import quoted
 from orbitmq.pipelines.tables.postgres import commits, staging
 from orbitmq.pipelines.tables.postgres.column_types import NESTED
 from orbitmq.pipelines.tables.postgres.database import Connection, Database, execute
+from orbitmq.pipelines.tables.postgres.keyed_rows import PLACE, placed, written_fields
 from orbitmq.pipelines.tables.postgres.staging import ATTEMPT, REPORT, Staging
 from orbitmq.pipelines.tables.postgres.target import (
     TargetRules,
@@ -29,6 +30,7 @@ from orbitmq.pipelines.tables.postgres.target import (
     located,
     prepare,
 )
+from orbitmq.pipelines.tables.postgres.upserts import apply_rows
 
 # A commit that was confirmed must outlast a crash of the server, or its table would lack a batch.
 _DURABLE: Final = (
@@ -39,7 +41,7 @@ _DURABLE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresTable:
-    """A table that adds rows and records a commit in one transaction."""
+    """A table that takes rows and records a commit in one transaction."""
 
     database: Database
     rules: TargetRules
@@ -51,11 +53,25 @@ class PostgresTable:
             return commits.last_commit(connection, self.rules.table, sink)
 
     def write(self, rows: DataFrame, commit: Commit, after: Commit | None) -> None:
-        """Add the rows of a batch; raises DatabaseError if the last commit is not `after` any more."""
-        staged = staging.create(self.database, self.rules, self.columns)
-        reports = _plain(rows, self.columns).mapInArrow(staged.copier(), REPORT).collect()
+        """Write a batch; raises DatabaseError if the last commit is not `after` any more."""
+        staged = self.staged()
+        reports = self._copied_form(rows).mapInArrow(staged.copier(), REPORT).collect()
         copied = {report.attempt: report.rows for report in reports}
         self.move(staged, copied, commit, after)
+
+    def staged(self) -> Staging:
+        """A new staging table."""
+        return staging.create(self.database, self.rules, self.columns, self._first)
+
+    @property
+    def _first(self) -> Mapping[str, LiteralString]:
+        return PLACE if self.rules.key else {}
+
+    def _copied_form(self, rows: DataFrame) -> DataFrame:
+        """What tasks copy: the rows, what is nested as JSON."""
+        if self.rules.key:
+            rows = placed(rows, self.rules, [column.name for column in self.columns])
+        return rows.select(*self._first, *map(_copied, self.columns))
 
     def move(
         self, staged: Staging, copied: Mapping[int, int], commit: Commit, after: Commit | None
@@ -69,7 +85,10 @@ class PostgresTable:
                     f"another run of {commit.sink} wrote a batch at the same time",
                 )
             self._check_copied(connection, staged, copied)
-            self._add(connection, staged, copied)
+            if self.rules.key:
+                apply_rows(connection, self.rules, self.columns, staged, list(copied))
+            else:
+                self._add(connection, staged, copied)
             commits.record(connection, self.rules.table, commit)
             staging.drop(connection, staged.table)
 
@@ -116,20 +135,13 @@ def open_table(database: Database, rules: TargetRules, rows: StructType) -> Post
     with database.connected() as connection:
         rules = replace(rules, table=located(connection, rules.table))
         commits.create_commits(connection, rules.table)
-        columns = prepare(connection, rules, rows)
+        columns = prepare(connection, rules, written_fields(rules, rows))
         staging.drop_leftovers(connection, rules)
     return PostgresTable(database=database, rules=rules, columns=columns)
 
 
-def _plain(rows: DataFrame, columns: tuple[WrittenColumn, ...]) -> DataFrame:
-    """The rows with what is nested as JSON."""
-    return rows.select(
-        *(
-            functions.to_json(functions.col(quoted(one.name)), {"ignoreNullFields": "false"}).alias(
-                one.name
-            )
-            if isinstance(one.type, NESTED)
-            else functions.col(quoted(one.name))
-            for one in columns
-        )
-    )
+def _copied(column: WrittenColumn) -> Column:
+    value = functions.col(quoted(column.name))
+    if isinstance(column.type, NESTED):
+        value = functions.to_json(value, {"ignoreNullFields": "false"})
+    return value.alias(column.name)

@@ -29,6 +29,8 @@ def sink_table(sink: JdbcSink, name: str, rows: StructType) -> PostgresTable:
         sink=name,
         table=TableName(schema=sink.schema, name=sink.table),
         adds_columns=sink.adds_columns,
+        key=sink.key,
+        applies_changes=sink.applies_changes,
     )
     return open_table(database, rules, rows)
 

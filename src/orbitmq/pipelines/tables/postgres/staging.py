@@ -13,10 +13,10 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, LiteralString
 
 import psycopg
 import pyarrow as pa
@@ -113,17 +113,23 @@ def staged(index: int) -> str:
     return _COLUMN.format(index)
 
 
-def create(database: Database, rules: TargetRules, columns: Sequence[WrittenColumn]) -> Staging:
-    """Create a staging table whose columns have the types of the target's."""
+def create(
+    database: Database,
+    rules: TargetRules,
+    columns: Sequence[WrittenColumn],
+    first: Mapping[str, LiteralString],
+) -> Staging:
+    """Create a staging table whose columns have the types of the target's, after some others."""
     name = f"{_prefix(rules)}{secrets.token_hex(8)}"
     staging = Staging(
         database=database,
         table=rules.table.beside(name),
-        columns=tuple(column.name for column in columns),
+        columns=(*first, *(column.name for column in columns)),
     )
+    values = [*map(sql.SQL, first.values()), *(sql.Identifier(one.stored) for one in columns)]
     selected = [
-        sql.SQL("{} AS {}").format(sql.Identifier(column.stored), sql.Identifier(own))
-        for column, own in zip(columns, staging.names(), strict=True)
+        sql.SQL("{} AS {}").format(value, sql.Identifier(own))
+        for value, own in zip(values, staging.names(), strict=True)
     ]
     with database.connected() as connection:
         execute(

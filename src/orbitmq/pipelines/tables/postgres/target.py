@@ -60,6 +60,8 @@ class TargetRules:
     adds_columns: bool
     # Names of columns that tell rows apart; empty if rows are only added.
     key: tuple[str, ...] = ()
+    # Whether rows are changes of rows.
+    applies_changes: bool = False
 
 
 def located(connection: Connection, table: TableName) -> TableName:

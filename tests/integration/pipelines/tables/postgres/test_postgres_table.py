@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -34,12 +33,11 @@ from pyspark.sql.types import (
 
 from orbitmq.errors import DatabaseError, OrbitError, RowValueError, SettingsError
 from orbitmq.pipelines.tables.batches import Commit
-from orbitmq.pipelines.tables.postgres import staging
 from orbitmq.pipelines.tables.postgres.database import Database, TableName
 from orbitmq.pipelines.tables.postgres.postgres_table import PostgresTable, open_table
-from orbitmq.pipelines.tables.postgres.staging import Staging
 from orbitmq.pipelines.tables.postgres.target import TargetRules
 from orbitmq.protocol.requests.staged_writes import SourceRange
+from tests.integration.pipelines.tables.postgres.conftest import Query
 from tests.postgres import PASSWORD, Server
 from tests.waiting import wait_until
 
@@ -59,8 +57,6 @@ TYPES: dict[str, DataType] = {
         StructType().add("topic", StringType()),
     ]
 }  # fmt: skip
-
-Query = Callable[[str], list[tuple[Any, ...]]]
 
 
 def form(schema: str) -> StructType:
@@ -93,25 +89,11 @@ def rows(schema: str, *given: tuple[Any, ...]) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array(made, arrow))
 
 
-def staged(table: PostgresTable) -> Staging:
-    return staging.create(table.database, table.rules, table.columns)
-
-
 def added(table: PostgresTable, batch: int, *given: tuple[Any, ...], schema: str = ORDERS) -> None:
     """One batch of one task."""
-    into = staged(table)
+    into = table.staged()
     count = into.copy([rows(schema, *given)], partition=0, attempt=1)
     table.move(into, {1: count}, commit(batch), commit(batch - 1) if batch else None)
-
-
-@pytest.fixture
-def query(database: Database, postgres: Server) -> Query:
-    def ask(text: str) -> list[tuple[Any, ...]]:
-        with postgres.connected(database.name, autocommit=True) as connection:
-            done = connection.execute(text)
-            return done.fetchall() if done.description else []
-
-    return ask
 
 
 def staging_tables(query: Query) -> list[str]:
@@ -158,7 +140,7 @@ def test_nested_columns_become_json(database: Database, query: Query) -> None:
 
 def test_only_the_attempts_that_count_are_moved(database: Database, query: Query) -> None:
     table = opened(database)
-    into = staged(table)
+    into = table.staged()
     failed = into.copy([rows(ORDERS, (1, "tea"))], partition=0, attempt=1)
     repeated = into.copy(
         [rows(ORDERS, (1, "tea")), rows(ORDERS, (2, "cake"))], partition=0, attempt=3
@@ -173,7 +155,7 @@ def test_only_the_attempts_that_count_are_moved(database: Database, query: Query
 
 def test_a_zombie_writes_into_nothing(database: Database, query: Query) -> None:
     table = opened(database)
-    into = staged(table)
+    into = table.staged()
     copied = into.copy([rows(ORDERS, (1, "tea"))], partition=0, attempt=2)
     reading, resume = threading.Event(), threading.Event()
 
@@ -202,7 +184,7 @@ def test_a_zombie_writes_into_nothing(database: Database, query: Query) -> None:
 
 def test_a_task_that_fails_leaves_nothing_of_its_rows(database: Database, query: Query) -> None:
     table = opened(database)
-    into = staged(table)
+    into = table.staged()
 
     def failing() -> Any:
         yield rows(ORDERS, (1, "tea"))
@@ -216,7 +198,7 @@ def test_a_task_that_fails_leaves_nothing_of_its_rows(database: Database, query:
 
 def test_rows_that_vanished_from_staging_are_noticed(database: Database, query: Query) -> None:
     table = opened(database)
-    into = staged(table)
+    into = table.staged()
     into.copy([rows(ORDERS, (1, "tea"), (2, "cake"))], partition=0, attempt=1)
     query(f"TRUNCATE {into.table}")  # as a crash of the server does
 
@@ -230,7 +212,7 @@ def test_rows_that_vanished_from_staging_are_noticed(database: Database, query: 
 def test_of_two_drivers_one_commits(database: Database, query: Query) -> None:
     table = opened(database)
     added(table, 0, (1, "tea"))
-    first, second = staged(table), staged(table)
+    first, second = table.staged(), table.staged()
     for into in (first, second):
         into.copy([rows(ORDERS, (2, "cake"))], partition=0, attempt=1)
 
@@ -246,7 +228,7 @@ def test_of_two_first_commits_one_counts(
     database: Database, postgres: Server, query: Query
 ) -> None:
     table = opened(database)
-    into = staged(table)
+    into = table.staged()
     into.copy([rows(ORDERS, (1, "tea"))], partition=0, attempt=1)
     failures: list[OrbitError] = []
 
@@ -277,9 +259,9 @@ def test_the_next_run_drops_staging_tables_of_its_own_sink_only(
     database: Database, query: Query
 ) -> None:
     own, other = opened(database), opened(database, sink="shop/other")
-    staged(own)
-    kept = staged(other)
-    elsewhere = staged(opened(database, table="orders2"))
+    own.staged()
+    kept = other.staged()
+    elsewhere = opened(database, table="orders2").staged()
 
     opened(database)
 
@@ -328,7 +310,7 @@ def test_times_before_the_year_1_are_refused(database: Database) -> None:
     before = pa.record_batch({"day": pa.array([-800_000], pa.date32())})
 
     with pytest.raises(RowValueError, match="column day: a time is before the year 1"):
-        staged(table).copy([before], partition=0, attempt=1)
+        table.staged().copy([before], partition=0, attempt=1)
 
 
 @pytest.mark.parametrize(
@@ -394,7 +376,7 @@ def test_what_goes_wrong_with_a_connection_is_said_without_the_password(
     database: Database, query: Query
 ) -> None:
     table = opened(database)
-    into = staged(table)
+    into = table.staged()
     said = []
     for other in (
         replace(database, password="another-secret"),
@@ -425,6 +407,7 @@ def test_what_goes_wrong_with_a_connection_is_said_without_the_password(
     assert "password authentication failed" in said[0]
     assert 'database "nowhere" does not exist' in said[1]
     assert "127.0.0.1:1/" in said[2]
+    assert "refused" in said[2]
     assert "terminating" in str(lost.value) or "closed" in str(lost.value)
     assert "statement timeout" in str(late.value)
     for text in [*said, str(lost.value), repr(database), repr(table), repr(into)]:
