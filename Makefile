@@ -46,7 +46,7 @@ $(READY): pyproject.toml constraints.txt setup.py $(COMPILED)
 	@touch $(READY)
 	@echo "$(VENV) is ready: $(BIN)/orbitmq up starts a cluster, make test runs the tests"
 
-demo: setup  ## Show what works, on one screen
+demo: setup  ## Run a pipeline on a cluster of its own, about a minute
 	@$(BIN)/python examples/demo.py
 
 test: setup  ## Run the tests; INTEROP=1 adds official RocketMQ and its clients

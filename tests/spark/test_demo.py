@@ -31,11 +31,12 @@ def without_java(tmp_path: Path) -> dict[str, str]:
 def test_the_demo_runs_without_a_java_and_ends_where_it_should(
     tmp_path: Path, without_java: dict[str, str]
 ) -> None:
-    (tmp_path / "temporary").mkdir()
+    temporary, results = tmp_path / "temporary", tmp_path / "results"
+    temporary.mkdir()
 
     done = subprocess.run(
-        [sys.executable, str(DEMO), "--seconds", "3"],
-        env={**without_java, "TMPDIR": str(tmp_path / "temporary"), "COLUMNS": "80"},
+        [sys.executable, str(DEMO), "--seconds", "3", "--folder", str(results)],
+        env={**without_java, "TMPDIR": str(temporary), "COLUMNS": "80"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -43,17 +44,48 @@ def test_the_demo_runs_without_a_java_and_ends_where_it_should(
         check=False,
     )
 
+    # It compares rows, alerts and quarantine with what was sent, one by one.
     assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) <= SCREEN_LINES
+    assert len(done.stdout.splitlines()) <= SCREEN_LINES
+    said = " ".join(done.stdout.split())
     figures = re.search(
-        r"(\d+) orders were sent, and the table has (\d+) rows. "
-        r"A consumer got (\d+) windows from topic turnover, as the table has them",
-        " ".join(done.stdout.split()),
+        r"(\d+) of them paid in time; (\d+) orders twice, (\d+) too late, (\d+) wrong "
+        r".*table: (\d+) paid orders .*topic alerts: (\d+) rushes",
+        said,
     )
     assert figures is not None, done.stdout
-    assert figures[1] == figures[2]
-    assert int(figures[3]) > 0
-    # It ran on the Java of PyPI, and cleaned up.
+    paid, twice, late, wrong, rows, alerts = map(int, figures.groups())
+    assert paid == rows > 0
+    assert min(twice, late, wrong, alerts) > 0
+    assert "rejected messages are as they should be, each once" in said
+    report = (results / "report.html").read_text()
+    assert '<span class="outcome stopped">' in report
+    assert report.count("<polyline") == 16
+    # It ran on the Java of PyPI, and cleaned up: no file is left, nor a process that had one.
     assert list((tmp_path / "cache" / "orbitmq").glob("java-*/bin/java"))
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list(temporary.iterdir()) == []
+    assert [one for one in processes() if str(tmp_path) in one] == []
+
+
+def test_the_demo_leaves_a_folder_alone_that_has_something_else(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+
+    refused = subprocess.run(
+        [sys.executable, str(DEMO), "--folder", str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+    assert refused.returncode == 1
+    assert "has something else in it" in refused.stderr
+    assert (tmp_path / "letters.txt").read_text() == "dear"
+
+
+def processes() -> list[str]:
+    """The command lines of all processes."""
+    return subprocess.run(
+        ["ps", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()

@@ -92,16 +92,24 @@ class QueueWatch:
                 for source in self.pipeline.sources
                 if isinstance(source, TopicSource)
             ]
+            has_looked = False
             # The first round is late, so that short runs open no clients.
             while not self._ended.wait(self.period_s):
-                try:
-                    self._look(servers)
-                except OrbitError as error:
-                    if not self._is_failing:
-                        log.warning("no lag pipeline=%s: %s", self.pipeline.name, error)
-                    self._is_failing = True
-                else:
-                    self._is_failing = False
+                self._try_to_look(servers)
+                has_looked = True
+            if has_looked:
+                # What is left in the end.
+                self._try_to_look(servers)
+
+    def _try_to_look(self, servers: Iterable[_Servers]) -> None:
+        try:
+            self._look(servers)
+        except OrbitError as error:
+            if not self._is_failing:
+                log.warning("no lag pipeline=%s: %s", self.pipeline.name, error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def _look(self, servers: Iterable[_Servers]) -> None:
         ends: Offsets = {}

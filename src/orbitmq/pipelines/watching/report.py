@@ -18,7 +18,7 @@ from orbitmq.version import __version__
 _Points = Callable[[Timeline], list[tuple[int, float]]]
 _QUERIES_MAX: Final = 200
 _TITLES: Final = ("rows", "batches", "mean batch", "longest", "lag", "behind", "quarantined",
-                  "too late", "state", "restarts", "to")  # fmt: skip
+                  "too late", "state", "restarts")  # fmt: skip
 
 
 def write_report(record: RunRecord, file: Path) -> None:
@@ -105,11 +105,14 @@ def _queries(queries: list[QueryRecord], now_ms: int) -> str:
         key = f'<i class="key c{number % COLORS}"></i>'
         mark = ' class="failed"' if one.failure else ""
         rows.append(f"<tr{mark}><th>{key}{escape(one.name)}</th>{shown}</tr>")
+    targets = "".join(
+        f"<li><b>{escape(one.name)}</b> to {escape(one.target)}</li>" for one in queries
+    )
     return (
         "<section><h2>Queries</h2>"
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody>'
-        f"</table></div><p>As of {clock_text(now_ms)}. Rows are counted as a query reads them from "
-        "its topics.</p></section>"
+        f'</table></div><ul class="targets">{targets}</ul><p>As of {clock_text(now_ms)}. Rows are '
+        "counted as a query reads them from its topics.</p></section>"
     )
 
 
@@ -130,7 +133,6 @@ def _cells(query: QueryRecord) -> dict[str, str]:
         if last is not None and last.state_bytes
         else "",
         count_text(query.restarts) if query.restarts else "",
-        query.target,
     )
     return dict(zip(_TITLES, values, strict=True))
 

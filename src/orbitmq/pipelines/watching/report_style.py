@@ -39,8 +39,9 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem;
   font-variant-numeric: tabular-nums; }
 th, td { text-align: right; padding: 6px 10px; border-bottom: 1px solid var(--rule);
   white-space: nowrap; }
-th:first-child, th:last-child, td:last-child, .quarantine td:nth-child(2),
-.quarantine th:nth-child(2) { text-align: left; }
+th:first-child, .quarantine td:nth-child(2), .quarantine th:nth-child(2) { text-align: left; }
+.targets { margin: 12px 0 0; padding: 0; list-style: none; font-size: .88rem; }
+.targets li { overflow-wrap: anywhere; } .targets b { font-weight: 600; margin-right: 4px; }
 thead th { color: var(--soft); font-weight: 500; }
 tbody th { font-weight: 600; }
 tr.failed th { color: var(--bad); }

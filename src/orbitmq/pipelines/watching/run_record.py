@@ -51,6 +51,8 @@ class QueryRecord:
     failure: str = ""
     rejected: Counter[str] = field(default_factory=Counter)
     newest: deque[Batch] = field(default_factory=lambda: deque(maxlen=_NEWEST_MAX))
+    # Whether brokers were asked about its lag.
+    is_watched: bool = False
     lag: int | None = None
     behind_s: float | None = None
     lagging_queues: dict[str, int] = field(default_factory=dict)
@@ -79,14 +81,13 @@ class QueryRecord:
         step.rows += batch.rows
         step.rejected += sum(batch.rejected.values())
         step.took_ms = max(step.took_ms, batch.took_ms)
-        if batch.lag is not None:
+        # Brokers know better: what arrived since the batch was planned counts, too.
+        if not self.is_watched and batch.lag is not None:
             self.lag = step.lag = batch.lag
-        if not batch.lag:
-            self.behind_s = None
-            self.lagging_queues = {}
 
     def take_lag(self, lag: Lag) -> None:
         """Add what the brokers say."""
+        self.is_watched = True
         self.lag, self.behind_s, self.lagging_queues = lag.messages, lag.behind_s, dict(lag.queues)
         step = self.timeline.step_at(lag.at_ms)
         step.lag, step.behind_s = lag.messages, lag.behind_s
