@@ -158,9 +158,10 @@ class QueueWatch:
         oldest: list[int] = []
         for number, queue in enumerate(sorted(lags, key=lambda one: last_ms[one] or 0)):
             stored_ms = last_ms[queue]
-            if number < _LOOKED_AT_MAX and queue in positions:
+            if number < _LOOKED_AT_MAX:
                 consumer = servers[queue.topic].consumer
-                pulled = consumer.pull(queue, "*", positions[queue].offset, 1)
+                offset = positions[queue].offset if queue in positions else 0
+                pulled = consumer.pull(queue, "*", offset, 1)
                 if pulled.messages:
                     stored_ms = pulled.messages[0].store_ms
             if stored_ms is not None:

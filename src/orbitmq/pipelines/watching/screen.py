@@ -17,6 +17,7 @@ from orbitmq.pipelines.watching.run_record import QueryRecord, RunRecord
 _LOOKS_A_SECOND: Final = 2
 _NUMBERS: Final = ("rows", "rows/s", "lag", "behind", "batch", "took", "quarantined", "state")
 _TROUBLES_SHOWN: Final = 5
+_NAME_WIDTH: Final = 12
 _QUERIES_SHOWN: Final = 40
 
 
@@ -40,7 +41,7 @@ def screen_of(record: RunRecord) -> RenderableType:
     with record.lock:
         now_ms = record.ended_ms or record.clock.now_ms()
         table = Table(box=None, header_style="bold", pad_edge=False)
-        table.add_column("query", overflow="fold")
+        table.add_column("query", overflow="fold", min_width=_NAME_WIDTH)
         for name in _NUMBERS:
             table.add_column(name, justify="right", no_wrap=True)
         for query in list(record.queries.values())[:_QUERIES_SHOWN]:

@@ -16,14 +16,16 @@ from orbitmq.pipelines.watching.events import (
     Event,
     QueryFailed,
     QueryRestarted,
+    QueryStarted,
     RunEnded,
+    RunStarted,
     Stopping,
 )
 from orbitmq.pipelines.watching.events_file import EventsFile
 from orbitmq.pipelines.watching.lines import Lines
 from orbitmq.pipelines.watching.metrics import serving
 from orbitmq.pipelines.watching.run_record import RunRecord
-from orbitmq.pipelines.watching.screen import screen_of
+from orbitmq.pipelines.watching.screen import live_screen, screen_of
 from tests.integration.docs.pages import ROOT
 from tests.unit.pipelines.watching.runs import BEGAN_MS, QUARANTINE, batch, lag, started_run
 
@@ -108,6 +110,23 @@ def test_the_screen_has_a_row_for_each_query_and_fits_a_terminal() -> None:
     ]  # fmt: skip
     assert quarantine.split()[-3:] == ["500", "ms", "3"]
     assert trouble.startswith("table: it came up late")
+
+
+def test_the_live_screen_shows_what_happens_and_leaves_its_last_state() -> None:
+    written = io.StringIO()
+    console = Console(width=100, file=written, force_terminal=True, color_system=None)
+    record = RunRecord()
+
+    with live_screen(record, console):
+        record.note(RunStarted(at_ms=BEGAN_MS, pipeline="shop", queries={"table": "files t"}))
+        record.note(QueryStarted(at_ms=BEGAN_MS, query="table"))
+        record.note(batch(rows=4321))
+        record.note(RunEnded(at_ms=BEGAN_MS + 61_000, outcome="done", rows={"table": 4321}))
+
+    first, _, last = written.getvalue().partition("shop  ")
+    assert "Spark starts" in first
+    assert last.startswith("done, 1 min 1 s")
+    assert "4,321" in last
 
 
 def test_metrics_are_served_under_the_names_of_the_page() -> None:
