@@ -14,7 +14,7 @@ SMOKE := $(addprefix smoke-,append scan read_send store_append store_read store_
 	rpc_round_trip client_send client_consume client_tracing request_reply ordered_handover filter_server replication promotion catch_up master_death)
 # The long campaigns, short ones first; each can be run alone.
 SOAK := $(addprefix soak-,examples marked plain sanitize pythons nameserver store crashes flips index transactions replication requests attack ordered \
-	reconnects clients spark workers brokers)
+	reconnects clients spark pipelines workers brokers)
 # What the compiled forms of the hot path are made of; setup.py says how they are found.
 COMPILED := $(wildcard $(addsuffix /*.p*,$(wildcard src/orbitmq/*/compiled src/orbitmq/*/*/compiled)))
 COMPILED += $(wildcard $(subst /compiled/,/,$(patsubst %_cython.pxd,%.py,$(filter %_cython.pxd,$(COMPILED)))))
@@ -183,6 +183,9 @@ soak-clients: setup
 
 soak-spark: setup
 	$(call at_most,60) $(BIN)/python -m tests.spark.soak --kills 20 --page docs/soak/spark-kills.md
+
+soak-pipelines: setup
+	$(call at_most,60) $(BIN)/python -m tests.spark.pipeline_soak --kills 20 --page docs/soak/pipeline-kills.md
 
 soak-workers: setup
 	$(call at_most,30) $(BIN)/python -m tests.spark.standalone --page docs/soak/spark-standalone.md
