@@ -80,10 +80,10 @@ class ReadOnlyIndexFile:
             )
         return slots
 
-    def entries(self, slots: int) -> Iterator[IndexEntry]:
-        """The entries in the order they were added."""
-        at = HEADER_BYTES + slots * SLOT_BYTES + ENTRY_BYTES
-        left = self.next_number - 1
+    def entries(self, slots: int, first: int = 1, end: int | None = None) -> Iterator[IndexEntry]:
+        """The entries in the order they were added, or those of a range of numbers."""
+        at = HEADER_BYTES + slots * SLOT_BYTES + first * ENTRY_BYTES
+        left = (self.next_number if end is None else end) - first
         with self.path.open("rb") as file:
             file.seek(at)
             while left > 0:

@@ -16,6 +16,7 @@ Threads: one at a time. Crash: nothing is written.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import struct
 from collections.abc import Iterator
@@ -483,9 +484,11 @@ class ReadOnlyStore:
         queues.sort(key=lambda queue: begins_at(queue.entry(queue.end - 1)), reverse=True)
         hints: list[PhysicalOffset] = []
         for queue in queues[:_HINTS_MAX]:
-            too_new = self._first_too_new(queue)
-            if too_new > queue.first:
-                hints.append(PhysicalOffset(begins_at(queue.entry(too_new - 1))))
+            # A queue that lacks a file gives no hint.
+            with contextlib.suppress(StoreDamagedError):
+                too_new = self._first_too_new(queue)
+                if too_new > queue.first:
+                    hints.append(PhysicalOffset(begins_at(queue.entry(too_new - 1))))
         return sorted(hints, reverse=True)
 
     def _first_too_new(self, queue: ReadOnlyQueue) -> int:
@@ -496,6 +499,9 @@ class ReadOnlyStore:
     def _is_too_new(self, entry: Entry) -> bool:
         physical_offset = begins_at(entry)
         if physical_offset < self.log.start:
+            return False
+        if physical_offset < self.log.room_end and self.log.find_file(physical_offset) is None:
+            # A file is missing, but not the last one.
             return False
         found = self.log.record_at(physical_offset, self.log.room_end)
         if found is None:

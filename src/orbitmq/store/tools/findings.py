@@ -29,6 +29,8 @@ class FindingKind(Enum):
     BAD_INDEX_FILE = "bad-index-file"
     # The topics' settings, which the queues do not tell.
     MISSING_TOPICS = "missing-topics"
+    # A master and its slave, or two slaves.
+    REPLICA_DIFFERS = "replica-differs"
     # Not damage, but a broker refuses to open the store.
     STRANGE_FILE = "strange-file"
 
@@ -78,6 +80,9 @@ class Scope:
     required_until: int
     # Whether a physical offset is in a damaged part of the log.
     is_lost: Callable[[int], bool]
+    # Whether others examine the rest of the log: queues and index are then compared only as far as
+    # they lead into this part, and their own files are left to others, too.
+    is_part: bool = False
 
 
 class Findings:

@@ -6,6 +6,9 @@ fillers, for records that retention deleted, and beyond the examined range.
 
 A topic that was deleted and created again starts over at number 0 while its old records are still
 in the log; its entries must then match the newer records.
+
+Of a part of the log, the entries that lead into it are found by halving. That takes them to be in
+the order of the log, which `queue_order` checks; a few more at the end cover a damaged one.
 """
 
 from __future__ import annotations
@@ -14,16 +17,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from orbitmq.errors import StoreDamagedError, StoreFormatError
+from orbitmq.errors import StoreDamagedError, StoreError, StoreFormatError
 from orbitmq.record.scan import EntryRun
+from orbitmq.store.files.record_checks import damage_of, queue_offset_of
 from orbitmq.store.index.consume_queue import ENTRY, ENTRY_BYTES, EXTENSION_BELOW
 from orbitmq.store.index.deleted_topics import DeletedTopics
-from orbitmq.store.readonly.queue_files import FILLER_RECORD_BYTES, Entry, ReadOnlyQueue
+from orbitmq.store.index.entry_search import start_where
+from orbitmq.store.readonly.queue_files import (
+    FILLER_RECORD_BYTES,
+    Entry,
+    ReadOnlyQueue,
+    begins_at,
+)
 from orbitmq.store.readonly.readonly_store import SHARED_RECORDS, QueueKey
 from orbitmq.store.tools.findings import Finding, FindingKind, Findings, Scope
 
 # Problems of one queue listed one by one; more are counted with the last one.
 _RANGES_MAX: Final = 100
+# Entries after the last one that leads into a part of the log, in case a damaged one misled.
+_AFTER: Final = 256
+# No record is larger; the size in an entry may be damaged.
+_RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
+
+ReadLog = Callable[[int, int], bytes]
 
 
 @dataclass(slots=True)
@@ -41,6 +57,8 @@ class _Problem:
 @dataclass(slots=True)
 class _QueueState:
     on_disk: ReadOnlyQueue | None
+    # Records below this offset belong to an earlier topic of the same name.
+    life_start: int = 0
     # The number that the next record should have; None before the first record.
     next_number: int | None = None
     records: int = 0
@@ -72,8 +90,13 @@ class QueueAgreement:
         topics: frozenset[str] | None,
         deleted_topics: DeletedTopics | None = None,
         has_extensions: bool = False,
+        read_log: ReadLog | None = None,
     ) -> None:
-        """`topics` are the broker's topics; None if unknown."""
+        """`topics` are the broker's topics; None if unknown.
+
+        For a part of the log, `read_log` reads bytes of all of it.
+        """
+        self._read_log = read_log
         self._has_extensions = has_extensions
         self._deleted_topics = deleted_topics
         self._open_queue = open_queue
@@ -86,8 +109,8 @@ class QueueAgreement:
     def compare(self, topic: str, queue_id: int, run: EntryRun) -> None:
         """Compare entries made from records with those on disk."""
         state = self._state(topic, queue_id)
-        if self._deleted_topics is not None:
-            deleted = self._deleted_topics.count_deleted(topic.encode(), run.entries)
+        deleted = self._count_deleted(topic, state, run)
+        if deleted:
             state.deleted += deleted
             run = EntryRun(run.first + deleted, run.entries[deleted * ENTRY_BYTES :])
             if not run.entries:
@@ -114,7 +137,7 @@ class QueueAgreement:
                 first = state.next_number
                 if first is None:
                     first = self._first_kept(state.on_disk)
-                self._check_unmatched(state, first, state.on_disk.end)
+                self._check_unmatched(state, first, self._examined_end(state.on_disk))
             self._report(topic, queue_id, state)
 
     def _state(self, topic: str, queue_id: int) -> _QueueState:
@@ -125,25 +148,55 @@ class QueueAgreement:
                 on_disk: ReadOnlyQueue | None = self._open_queue(topic, queue_id)
             except StoreFormatError as error:
                 on_disk = None
-                self._findings.add(
-                    Finding(
-                        kind=FindingKind.BAD_QUEUE_FILES,
-                        text=str(error),
-                        topic=topic,
-                        queue_id=queue_id,
-                    )
-                )
+                if not self._scope.is_part:
+                    add_bad_queue(self._findings, topic, queue_id, error)
             state = self._states[key] = _QueueState(on_disk)
-            for path in on_disk.strange_files if on_disk is not None else ():
-                self._findings.add(
-                    Finding(
-                        kind=FindingKind.STRANGE_FILE, text="not a file of a queue", file=str(path)
-                    )
-                )
+            if on_disk is not None and not self._scope.is_part:
+                add_strange_files(self._findings, on_disk)
+            if on_disk is not None and self._scope.is_part:
+                state.life_start = self._life_start(topic, queue_id, on_disk)
         return state
 
+    def _count_deleted(self, topic: str, state: _QueueState, run: EntryRun) -> int:
+        """How many records at the start of a run belong to a deleted topic of the same name."""
+        deleted = 0
+        if self._deleted_topics is not None:
+            deleted = self._deleted_topics.count_deleted(topic.encode(), run.entries)
+        count = len(run.entries) // ENTRY_BYTES
+        while (
+            deleted < count
+            and ENTRY.unpack_from(run.entries, deleted * ENTRY_BYTES)[0] < state.life_start
+        ):
+            deleted += 1
+        return deleted
+
+    def _life_start(self, topic: str, queue_id: int, on_disk: ReadOnlyQueue) -> int:
+        """Where the record of entry 0 is, if it is the first of its queue; else 0."""
+        if on_disk.first or not on_disk.end or self._read_log is None:
+            return 0
+        offset, record_bytes, _ = entry = on_disk.entry(0)
+        if begins_at(entry) <= 0 or not 0 < record_bytes <= _RECORD_BYTES_MAX:
+            return 0
+        try:
+            record = self._read_log(offset, record_bytes)
+        except StoreError:
+            # Retention deleted it, and everything older.
+            return 0
+        is_other = damage_of(
+            record, offset, topic=topic.encode(), queue_id=queue_id, check_body=False
+        )
+        return 0 if is_other or queue_offset_of(record) else offset
+
+    def _examined_end(self, on_disk: ReadOnlyQueue) -> int:
+        """Where the entries end that may lead into the examined part of the log."""
+        if not self._scope.is_part:
+            return on_disk.end
+        return min(_first_at(on_disk, self._scope.log_end) + _AFTER, on_disk.end)
+
     def _first_kept(self, on_disk: ReadOnlyQueue) -> int:
-        """The first entry whose record was not deleted."""
+        """The first entry whose record was not deleted, or is in the examined part of the log."""
+        if self._scope.is_part:
+            return _first_at(on_disk, self._scope.log_start)
         try:
             return on_disk.first_from(self._scope.log_start)
         except StoreDamagedError:
@@ -209,6 +262,9 @@ class QueueAgreement:
         end = min(end, on_disk.end)
         while first < end:
             content = self._entries(on_disk, first, end - first)
+            if not content and self._scope.is_part:
+                first = _next_file(on_disk, first)
+                continue
             if not content:
                 state.add_problem(
                     FindingKind.MISSING_ENTRY, "a file is missing in the queue", -1, first
@@ -226,6 +282,8 @@ class QueueAgreement:
 
     def _is_stray(self, offset: int, record_bytes: int) -> bool:
         is_filler = offset == 0 and record_bytes == FILLER_RECORD_BYTES
+        # Of a part of the log, an unwritten entry may belong to a record of another part.
+        is_filler = is_filler or (self._scope.is_part and record_bytes == 0)
         return not is_filler and self._scope.log_start <= offset < self._scope.log_end
 
     def _report(self, topic: str, queue_id: int, state: _QueueState) -> None:
@@ -239,7 +297,7 @@ class QueueAgreement:
         ):
             state.deleted += state.records
             state.problems.clear()
-        if state.deleted:
+        if state.deleted and not self._scope.is_part:
             self._findings.note(
                 f"queue {queue_id} of topic {topic!r} was deleted; {state.deleted} of its records "
                 "are still in the log"
@@ -258,3 +316,41 @@ class QueueAgreement:
                     count=problem.count,
                 )
             )
+
+
+def add_bad_queue(findings: Findings, topic: str, queue_id: int, error: StoreFormatError) -> None:
+    """Report that the files of a queue do not fit each other."""
+    findings.add(
+        Finding(kind=FindingKind.BAD_QUEUE_FILES, text=str(error), topic=topic, queue_id=queue_id)
+    )
+
+
+def add_strange_files(findings: Findings, on_disk: ReadOnlyQueue) -> None:
+    """Report files in the folder of a queue that do not belong there."""
+    for path in on_disk.strange_files:
+        findings.add(
+            Finding(kind=FindingKind.STRANGE_FILE, text="not a file of a queue", file=str(path))
+        )
+
+
+def _first_at(on_disk: ReadOnlyQueue, physical_offset: int) -> int:
+    """Like `first_from`, for queues in which files are missing: as if those were not written."""
+
+    def read(first: int, count: int) -> bytes:
+        try:
+            return on_disk.entries(first, count)
+        except StoreDamagedError:
+            return bytes((min(first + count, _next_file(on_disk, first)) - first) * ENTRY_BYTES)
+
+    return start_where(
+        read,
+        lambda entry: entry[1] != FILLER_RECORD_BYTES and not 0 <= entry[0] < physical_offset,
+        on_disk.first,
+        on_disk.end,
+    )
+
+
+def _next_file(on_disk: ReadOnlyQueue, number: int) -> int:
+    """The number of the first entry of the file after that of an entry."""
+    per_file = on_disk.file_bytes // ENTRY_BYTES
+    return (number // per_file + 1) * per_file
