@@ -43,6 +43,7 @@ NOUNS = (
     "filterserver",
     "store",
     "cut",
+    "audit",
     "pipeline",
     "lake",
 )

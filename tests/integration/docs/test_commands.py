@@ -65,6 +65,7 @@ NOT_RUN = {
     "docker ": "wants Docker: tests/integration/examples/test_deploy.py runs what it starts",
     "rsync ": "wants another machine: tests/integration/replication/test_seeding.py",
     "orbitmq broker seed": "wants a copied log: tests/integration/replication/test_seeding.py",
+    "orbitmq audit": "wants Spark and two brokers: tests/spark/test_audit.py",
     "orbitmq pipeline ": "wants a pipeline file: tests/spark/test_pipelines.py runs the page's",
     "orbitmq store rebuild ": "wants a stopped broker: tests/integration/cli/test_store.py",
 }

@@ -1,0 +1,1 @@
+"""Audits of store directories and their replicas, run by Spark."""
