@@ -77,7 +77,7 @@ sources:
   changes:
     topic: {orders}
     decode: canal
-    columns: {{id: bigint, item: string, tags: array<string>}}
+    columns: {{id: bigint, item: string, message: string, tags: array<string>}}
 sinks:
   orders:
     from: changes
@@ -286,19 +286,26 @@ def test_changes_of_rows_are_applied_in_the_order_of_their_messages(shop: Shop) 
     rows = [{"id": "1", "item": "tea"}, {"id": "2", "item": "cake", "tags": '["new", null]'}]
     change(shop, "INSERT", 1_000, rows)
     change(shop, "UPDATE", 2_500, rows, [{"item": "coffee"}, {"id": "3"}])
-    change(shop, "INSERT", 3_000, [{"id": "3", "item": "pie"}, {"id": "4", "item": "ice"}])
+    change(
+        shop,
+        "INSERT",
+        3_000,
+        [{"id": "3", "item": "pie"}, {"id": "4", "item": "ice", "message": "cold"}],
+    )
     change(shop, "DELETE", 3_500, rows[:1])
     change(shop, "ALTER", 4_000, None, isDdl=True)
     change(shop, "INSERT", 5_000, [*rows, {"id": "x"}])
     shop.run()
-    first = shop.query("SELECT id, item, tags FROM orders ORDER BY id")
+    first = shop.query("SELECT id, item, tags, message FROM orders ORDER BY id")
 
     change(shop, "DELETE", 6_000, rows[1:])
     change(shop, "UPDATE", 7_000, [{"id": "30", "item": "pie"}], [{"id": "3"}])
     change(shop, "INSERT", 8_000, rows[:1])
     shop.run()
 
-    assert first == [(2, "cake", ["new", None]), (3, "pie", None), (4, "ice", None)]
+    assert first == [
+        (2, "cake", ["new", None], None), (3, "pie", None, None), (4, "ice", None, "cold"),
+    ]  # fmt: skip
     assert shop.query("SELECT id, item FROM orders ORDER BY id") == [
         (1, "tea"), (4, "ice"), (30, "pie"),
     ]  # fmt: skip

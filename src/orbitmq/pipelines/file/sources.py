@@ -238,12 +238,14 @@ def _of_changes(chosen: str, reader: FieldReader, fields: FieldReader | None) ->
     if fields is not None and chosen == "debezium" and "timestamps" in fields:
         timestamps = fields.choice("timestamps", _TIMESTAMPS, "millis")
     return ChangeDecoding(
-        format=cast("ChangeFormat", chosen), row=_needed_columns(reader), timestamps=timestamps
+        format=cast("ChangeFormat", chosen),
+        row=_needed_columns(reader, are_inside=True),
+        timestamps=timestamps,
     )
 
 
-def _needed_columns(reader: FieldReader) -> tuple[Column, ...]:
-    columns = _columns(reader)
+def _needed_columns(reader: FieldReader, *, are_inside: bool = False) -> tuple[Column, ...]:
+    columns = _columns(reader, are_inside=are_inside)
     if not columns and "columns" not in reader:
         reader.problems.add(
             reader.place_of("decode"),
@@ -275,7 +277,8 @@ def can_be_column(name: str) -> bool:
     return bool(name) and lower != MESSAGE_COLUMN and not lower.startswith(_RESERVED)
 
 
-def _columns(reader: FieldReader) -> tuple[Column, ...]:
+def _columns(reader: FieldReader, *, are_inside: bool = False) -> tuple[Column, ...]:
+    """The columns that a file pins; `are_inside` for those of a struct, beside which no other is."""
     found: dict[str, Column] = {}
     for name, text in reader.mapping("columns").items():
         wrong = wrong_word_in_type(text.value)
@@ -287,10 +290,10 @@ def _columns(reader: FieldReader) -> tuple[Column, ...]:
                 f"{wrong!r} is not expected",
                 hint=suggestion(wrong, kinds),
             )
-        if name.lower() in found or name.lower() == MESSAGE_COLUMN:
+        if name.lower() in found or (name.lower() == MESSAGE_COLUMN and not are_inside):
             other = found[name.lower()].name if name.lower() in found else "what the message has"
             reader.problems.add(text.place, f"column {name} has the name of {other}")
-        elif not can_be_column(name):
+        elif not can_be_column(name) and not are_inside:
             reader.problems.add(
                 text.place, f"a column cannot be named {name!r}", hint="take another name"
             )

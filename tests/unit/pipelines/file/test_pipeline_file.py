@@ -362,16 +362,19 @@ def test_a_sink_cannot_write_into_a_quarantine(mistakes: Mistakes) -> None:
 def test_changes_of_rows_are_columns_of_their_own(read: Read) -> None:
     text = "{format: debezium, timestamps: micros}"
 
-    (source,) = read(SMALL.replace("decode: json", f"decode: {text}")).sources
+    file = SMALL.replace("decode: json", f"decode: {text}")
+    (source,) = read(file.replace("id: bigint", "id: bigint, message: string")).sources
 
     assert isinstance(source, TopicSource)
     assert source.decoding == ChangeDecoding(
-        format="debezium", row=(Column(name="id", type="bigint"),), timestamps="micros"
+        format="debezium",
+        row=(Column(name="id", type="bigint"), Column(name="message", type="string")),
+        timestamps="micros",
     )
     assert [(one.name, one.type) for one in source.decoding.columns] == [
         ("op", "string"),
-        ("before", "struct<`id`: bigint>"),
-        ("after", "struct<`id`: bigint>"),
+        ("before", "struct<`id`: bigint, `message`: string>"),
+        ("after", "struct<`id`: bigint, `message`: string>"),
         ("source_time", "timestamp"),
     ]
 
