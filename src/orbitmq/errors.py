@@ -13,6 +13,9 @@
     │   ├── SettingsProblemsError     several of these, found together
     │   └── PipelineFileError         mistakes in the file of a pipeline
     ├── PipelineError             a query of a pipeline that failed
+    ├── ReplayError               a replay that cannot go on
+    │   ├── ReplaySourceError         messages of its plan that are gone, or not the same
+    │   └── ReplayDoubtError          a chunk that may have been sent long ago
     ├── TableStateError           a table that does not fit the checkpoint of its query
     ├── TableError                a table that a batch cannot be written to
     ├── DatabaseError             a database that refuses a batch, or is gone
@@ -246,6 +249,25 @@ class PipelineError(OrbitError):
             hint="once that is mended, run it again: it resumes where it stopped",
         )
         self.query = query
+
+
+class ReplayError(OrbitError):
+    """A replay that cannot go on; what it sent is noted."""
+
+
+class ReplaySourceError(ReplayError):
+    """Messages of the plan of a replay that are gone, or are not the same any more."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            reason,
+            hint="nothing of this chunk was sent; another replay, with another --id, plans anew "
+            "with what is there",
+        )
+
+
+class ReplayDoubtError(ReplayError):
+    """A chunk that was begun so long ago that brokers may have forgotten it."""
 
 
 class TableStateError(OrbitError):

@@ -46,6 +46,7 @@ NOUNS = (
     "audit",
     "pipeline",
     "lake",
+    "replay",
 )
 
 

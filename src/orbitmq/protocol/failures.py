@@ -32,7 +32,8 @@ _ANSWER_ERROR: Final = (
     "the requester has stopped, has lost its connection, or has waited long enough",
 )
 _REGISTER_ERROR: Final = (MasterReplacedError, "start this broker as a slave")
-_OWN_CODE_ERROR: Final = (NeedsOrbitError, "this needs an OrbitMQ broker")
+NEEDS_ORBIT: Final = "this needs an OrbitMQ broker"
+_OWN_CODE_ERROR: Final = (NeedsOrbitError, NEEDS_ORBIT)
 
 
 def raise_for_failure(request: Command, response: Command, address: str) -> None:

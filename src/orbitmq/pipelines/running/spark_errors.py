@@ -23,7 +23,7 @@ _PYTHON_ERROR: Final = re.compile(r"(?!org\.|java)([A-Za-z_][\w.]*(?:Error|Excep
 def named(what: str) -> Iterator[None]:
     """Raise what Spark finds wrong as a SettingsError about something of the file."""
     try:
-        with _quiet():
+        with quiet():
             yield
     except (AnalysisException, ParseException) as error:
         # What follows is the plan of the query, or frames of the JVM.
@@ -49,7 +49,7 @@ def check_can_append(rows: DataFrame, *, sink: str) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep PySpark from printing errors as JSON: they are raised, too."""
     loggers = [PySparkLogger.getLogger(name) for name in _PYSPARK_LOGGERS]
     for logger in loggers:

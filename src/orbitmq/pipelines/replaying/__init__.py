@@ -1,0 +1,1 @@
+"""Replays: stored messages are sent into a topic again, each once."""
