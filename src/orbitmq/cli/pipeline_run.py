@@ -96,8 +96,8 @@ def run(
 ) -> None:
     """Run a pipeline until Ctrl-C; it resumes where the last run stopped.
 
-    Exit codes: 0 done or stopped, 1 a query failed, 2 a mistake in the file, 130 ended by a second
-    Ctrl-C.
+    Exit codes: 0 done or stopped, 1 a query failed, 2 a mistake in the file or command, 3 no server
+    can be reached, 130 ended by a second Ctrl-C.
     """
     pipeline = read(file)
     from orbitmq.pipelines.running.runner import Runner
@@ -128,10 +128,20 @@ def _reporting(record: RunRecord, file: Path, ways: _Ways) -> Iterator[None]:
     if not file.absolute().parent.is_dir():
         raise CommandError(f"--report cannot be {file}: there is no such folder")
 
+    one_at_a_time = threading.Lock()
+
     def write() -> None:
         # Before that nothing has happened.
-        if record.began_ms:
-            write_report(record, file)
+        if not record.began_ms:
+            return
+        try:
+            with one_at_a_time:
+                write_report(record, file)
+        except OSError as error:
+            # The exit code is about the run.
+            typer.secho(f"orbitmq: no report: {error}", fg=typer.colors.RED, err=True)
+        else:
+            ways.say(f"report {file}")
 
     def take(_number: int, _frame: object) -> None:
         # In a thread, as the run may be anywhere now; the file is replaced as a whole.
@@ -143,8 +153,6 @@ def _reporting(record: RunRecord, file: Path, ways: _Ways) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         write()
-        if record.began_ms:
-            ways.say(f"report {file}")
 
 
 @dataclass(slots=True)
