@@ -16,6 +16,7 @@
     ├── ReplayError               a replay that cannot go on
     │   ├── ReplaySourceError         messages of its plan that are gone, or not the same
     │   └── ReplayDoubtError          a chunk that may have been sent long ago
+    ├── QueryError                a query of SQL that is refused, or failed
     ├── TableStateError           a table that does not fit the checkpoint of its query
     ├── TableError                a table that a batch cannot be written to
     ├── DatabaseError             a database that refuses a batch, or is gone
@@ -268,6 +269,10 @@ class ReplaySourceError(ReplayError):
 
 class ReplayDoubtError(ReplayError):
     """A chunk that was begun so long ago that brokers may have forgotten it."""
+
+
+class QueryError(OrbitError):
+    """A query of SQL that is refused, or failed."""
 
 
 class TableStateError(OrbitError):

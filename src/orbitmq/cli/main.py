@@ -47,6 +47,7 @@ NOUNS = (
     "pipeline",
     "lake",
     "replay",
+    "sql",
 )
 
 

@@ -12,7 +12,7 @@ from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, counted, show_rows, time_text
 from orbitmq.client.aio.admin import Admin
 from orbitmq.errors import RouteNotFoundError
-from orbitmq.model.topics import Permission, TopicConfig
+from orbitmq.model.topics import Permission, TopicConfig, permission_text
 
 Cluster = Annotated[str | None, typer.Option("-c", "--cluster", help="Only this cluster.")]
 
@@ -249,10 +249,3 @@ def _permission_of(text: str) -> int:
     if text not in _PERMISSIONS:
         raise typer.BadParameter(f"{text!r} is not one of {', '.join(_PERMISSIONS)}")
     return int(_PERMISSIONS[text])
-
-
-def permission_text(permission: int) -> str:
-    """A permission as users write it."""
-    text = "r" if permission & Permission.READ else ""
-    text += "w" if permission & Permission.WRITE else ""
-    return text or "none"

@@ -27,6 +27,13 @@ class Permission(IntFlag):
     PRIORITY = 8
 
 
+def permission_text(permission: int) -> str:
+    """A permission as users write it."""
+    text = "r" if permission & Permission.READ else ""
+    text += "w" if permission & Permission.WRITE else ""
+    return text or "none"
+
+
 class UnitFlag(IntFlag):
     """Which side of a unit (RocketMQ's word for a deployment cell) a topic belongs to."""
 

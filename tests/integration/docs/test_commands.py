@@ -68,6 +68,7 @@ NOT_RUN = {
     "orbitmq audit": "wants Spark and two brokers: tests/spark/test_audit.py",
     "orbitmq pipeline ": "wants a pipeline file: tests/spark/test_pipelines.py runs the page's",
     "orbitmq replay ": "wants Spark and stored messages: tests/spark/test_replay.py",
+    "orbitmq sql": "starts Spark: tests/spark/test_sql.py, tests/integration/cli/test_sql.py",
     "orbitmq store rebuild ": "wants a stopped broker: tests/integration/cli/test_store.py",
 }
 # They run until they are told to stop; here they print what they would run with.

@@ -51,16 +51,31 @@ class TableName(NamedTuple):
     line: int
     # Whether the query also defines it, in a WITH clause: it may read both.
     is_local: bool = False
+    # What is before its dot, as `system`; empty if it has none.
+    qualifier: str = ""
 
 
-class _Word(NamedTuple):
+class Word(NamedTuple):
+    """A name, a number or a sign of a query, or a text, as ''; the line counts from 0."""
+
     text: str
     line: int
     is_name: bool
+    # Where it begins and ends in the query.
+    start: int
+    end: int
 
     @property
     def lower(self) -> str:
+        """A keyword, or a name without quotes, in lowercase; empty if it is quoted."""
         return "" if self.text.startswith("`") else self.text.lower()
+
+    @property
+    def bare(self) -> str:
+        """A name without its quotes."""
+        if self.text.startswith("`"):
+            return self.text[1:-1].replace("``", "`")
+        return self.text
 
 
 @dataclass(slots=True)
@@ -74,7 +89,7 @@ class _Level:
 
 @dataclass(slots=True)
 class _Search:
-    words: list[_Word]
+    words: list[Word]
     found: list[TableName] = field(default_factory=list)
     local: set[str] = field(default_factory=set)
     levels: list[_Level] = field(default_factory=lambda: [_Level()])
@@ -82,9 +97,12 @@ class _Search:
     def run(self) -> list[TableName]:
         for number, word in enumerate(self.words):
             self._take(number, word)
-        return [one._replace(is_local=one.name.lower() in self.local) for one in self.found]
+        return [
+            one._replace(is_local=not one.qualifier and one.name.lower() in self.local)
+            for one in self.found
+        ]
 
-    def _take(self, number: int, word: _Word) -> None:
+    def _take(self, number: int, word: Word) -> None:
         level = self.levels[-1]
         if word.text == "(":
             self.levels.append(_Level())
@@ -119,36 +137,39 @@ class _Search:
                 at -= 1
             at -= 1
         if at >= 0 and self.words[at].is_name:
-            self.local.add(_bare(self.words[at].text).lower())
+            self.local.add(self.words[at].bare.lower())
 
     def _note_table(self, number: int) -> None:
         if number >= len(self.words):
             return
         word = self.words[number]
+        if not word.is_name or word.lower in {"from", "lateral", "values"}:
+            return
+        qualifier = ""
+        if self._text(number + 1) == "." and number + 2 < len(self.words):
+            qualifier, number = word.bare, number + 2
+            word = self.words[number]
         # Spark knows what the others are: functions, parts of a catalog, subqueries.
-        is_other = self._text(number + 1) in {"(", "."} or word.lower in {
-            "from",
-            "lateral",
-            "values",
-        }
-        if word.is_name and not is_other:
-            self.found.append(TableName(_bare(word.text), word.line))
+        if word.is_name and self._text(number + 1) not in {"(", "."}:
+            self.found.append(TableName(word.bare, word.line, qualifier=qualifier))
 
     def _text(self, number: int) -> str:
         return self.words[number].text.lower() if 0 <= number < len(self.words) else ""
 
 
-def tables_in(sql: str) -> list[TableName]:
-    """The tables that a query reads; those that it defines itself are marked."""
+def words_in(sql: str) -> list[Word]:
+    """The words of a query, without comments."""
     words, line = [], 0
     for found in _WORD.finditer(sql):
-        if found.lastgroup in {"name", "other"}:
-            words.append(_Word(found[0], line, found.lastgroup == "name"))
-        elif found.lastgroup == "text":
-            words.append(_Word("''", line, is_name=False))
+        kind = found.lastgroup
+        if kind in {"name", "other"}:
+            words.append(Word(found[0], line, kind == "name", *found.span()))
+        elif kind == "text":
+            words.append(Word("''", line, kind == "name", *found.span()))
         line += found[0].count("\n")
-    return _Search(words).run()
+    return words
 
 
-def _bare(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+def tables_in(sql: str) -> list[TableName]:
+    """The tables that a query reads; those that it defines itself are marked."""
+    return _Search(words_in(sql)).run()

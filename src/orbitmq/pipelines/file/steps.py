@@ -75,7 +75,8 @@ def _sql(name: str, reader: FieldReader, known: KnownNames) -> SqlStep:
         if not _QUERY.match(sql):
             reader.add("sql", f"{reader.what} is no query", hint="begin with SELECT, WITH or FROM")
         for table in tables_in(node.value):
-            if table.is_local and not known.has(table.name):
+            # Spark knows what has a qualifier, as parquet.`folder`.
+            if table.qualifier or (table.is_local and not known.has(table.name)):
                 continue
             place = Place(node.first_line + table.line, node.place.column)
             found = known.resolve(table.name, reader, place)

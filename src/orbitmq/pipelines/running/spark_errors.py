@@ -16,6 +16,8 @@ from orbitmq.errors import SettingsError
 
 _PYSPARK_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 _OUR_ERROR: Final = re.compile(r"\borbitmq\.[\w.]+Error: (.+)")
+# What Spark Connect wraps the refusal of a server in.
+_RPC_DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"(?!org\.|java)([A-Za-z_][\w.]*(?:Error|Exception)): (.+)")
 
 
@@ -26,9 +28,12 @@ def named(what: str) -> Iterator[None]:
         with quiet():
             yield
     except (AnalysisException, ParseException) as error:
-        # What follows is the plan of the query, or frames of the JVM.
-        said = str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
-        raise SettingsError(f"{what}: {said}") from error
+        raise SettingsError(f"{what}: {finding_of(error)}") from error
+
+
+def finding_of(error: AnalysisException | ParseException) -> str:
+    """What Spark finds wrong with a query, without its plan and frames of the JVM."""
+    return str(error).partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
 
 
 def check_can_append(rows: DataFrame, *, sink: str) -> None:
@@ -68,6 +73,9 @@ def reason_of(failure: Exception) -> str:
         return str(ours[-1])
     if isinstance(failure, Py4JJavaError):
         return str(failure.java_exception.getMessage())
+    details = _RPC_DETAILS.search(str(failure))
+    if details is not None:
+        return details[1]
     lines = [line.strip() for line in str(failure).splitlines()]
     # Of a Python function: the last line of its traceback.
     said = [found for found in map(_PYTHON_ERROR.match, lines) if found is not None]

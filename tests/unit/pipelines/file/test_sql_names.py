@@ -19,7 +19,7 @@ from orbitmq.pipelines.file.sql_names import tables_in
         ("SELECT EXTRACT(day FROM t), TRIM(BOTH 'x' FROM s) FROM orders", ["orders"]),
         ("SELECT * FROM orders WHERE a IS DISTINCT FROM b", ["orders"]),
         ("SELECT 'a FROM b' -- FROM c\n/* FROM d */ FROM `my table`", ["my table"]),
-        ("SELECT * FROM range(10) JOIN parquet.`x/y` JOIN orders", ["orders"]),
+        ("SELECT * FROM range(10) JOIN a.b.c JOIN orders", ["orders"]),
         ("SELECT * FROM orders LATERAL VIEW explode(items) i AS item, other", ["orders"]),
         ("SELECT * FROM a UNION ALL SELECT * FROM b EXCEPT SELECT c, d FROM e", ["a", "b", "e"]),
         ("SELECT * FROM a WHERE x IN (SELECT y FROM b) AND EXISTS (SELECT 1 FROM c, d)", ["a", "b", "c", "d"]),
@@ -41,6 +41,15 @@ def test_a_table_that_the_query_defines_is_marked() -> None:
     found = tables_in("WITH orders AS (SELECT * FROM orders) SELECT * FROM orders")
 
     assert [(table.name, table.is_local) for table in found] == [("orders", True)] * 2
+
+
+def test_a_table_has_what_is_before_its_dot() -> None:
+    found = tables_in("SELECT * FROM range(10), system.lag l, parquet.`x/y`, a.b.c")
+
+    assert [(table.qualifier, table.name) for table in found] == [
+        ("system", "lag"),
+        ("parquet", "x/y"),
+    ]
 
 
 def test_a_table_has_its_line() -> None:

@@ -116,6 +116,18 @@ class Messages:
                     break
                 yield message
 
+    async def newest(self, topic: str, count: int) -> AsyncIterator[ReceivedMessage]:
+        """Yield the newest messages of a topic, queue by queue, an equal share of each.
+
+        At most about `count`; more only if there are more queues.
+        """
+        queues = await self._offsets.queues(topic)
+        share = max(count // max(len(queues), 1), 1)
+        for queue in queues:
+            first, end = await self._offsets.first(queue), await self._offsets.end(queue)
+            async for message in self._span(queue, max(first, end - share), end):
+                yield message
+
     async def entries(
         self, queue: MessageQueue, offset: int, *, count: int = 10, group: str | None = None
     ) -> QueueEntries:
@@ -134,7 +146,12 @@ class Messages:
         self, queue: MessageQueue, begin_ms: int
     ) -> AsyncIterator[ReceivedMessage]:
         offset = await self._offsets.at_time(queue, begin_ms)
-        end = await self._offsets.end(queue)
+        async for message in self._span(queue, offset, await self._offsets.end(queue)):
+            yield message
+
+    async def _span(
+        self, queue: MessageQueue, offset: int, end: int
+    ) -> AsyncIterator[ReceivedMessage]:
         while offset < end:
             messages, next_offset = await self._pull(queue, offset, _PULL_COUNT)
             for message in messages:

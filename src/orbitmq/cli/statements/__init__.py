@@ -1,0 +1,1 @@
+"""Statements of SQL at the command line: asking them, answers as text, the shell."""
