@@ -193,6 +193,7 @@ def test_the_command_ends_with_a_code_that_says_what_it_found(
 
     defective = orbitmq("audit", *stores.defective, "--no-duplicates", "--json")
     nothing = orbitmq("audit", str(tmp_path), "--no-duplicates")
+    mistaken = orbitmq("audit", str(tmp_path / "none"))
 
     assert defective.returncode == 1, defective.stderr
     shown = json.loads(defective.stdout)
@@ -201,3 +202,5 @@ def test_the_command_ends_with_a_code_that_says_what_it_found(
     assert shown["stores"][2]["advice"]
     assert nothing.returncode == 2
     assert "holds no store" in nothing.stdout + nothing.stderr
+    assert mistaken.returncode == 2
+    assert "is not a folder" in mistaken.stderr

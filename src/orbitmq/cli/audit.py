@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbitmq.cli.output import AsJson, counted, escaped, show_json, show_rows
-from orbitmq.errors import SettingsError
+from orbitmq.errors import OrbitError, SettingsError, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from orbitmq.pipelines.auditing.audit import AuditOptions
     from orbitmq.pipelines.auditing.message_checks import MessageChecks
     from orbitmq.pipelines.auditing.results import Audit, AuditedStore
     from orbitmq.store.tools.findings import Finding
@@ -74,20 +75,7 @@ def audit(  # noqa: PLR0913  # the flags of the command
     Exit codes: 0 nothing is wrong, 1 defects, 2 no defects, but not everything could be examined.
     """
     from orbitmq.pipelines.auditing.audit import AuditOptions
-    from orbitmq.pipelines.auditing.audit import audit as run_audit
-    from orbitmq.pipelines.auditing.directories import parse_directories
-    from orbitmq.spark import session
 
-    brokers = parse_directories(directories)
-    if log_path and sum(len(broker.roots) for broker in brokers) > 1:
-        raise SettingsError(
-            "--log-path is given for several directories",
-            hint="audit stores with separate logs one at a time",
-        )
-    if sequence_per is not None and sequence_property is None:
-        raise SettingsError(
-            "--sequence-per is given without --sequence-property", hint="name the property"
-        )
     options = AuditOptions(
         log_path=log_path,
         delay_levels=delay_levels,
@@ -96,14 +84,12 @@ def audit(  # noqa: PLR0913  # the flags of the command
         sequence_property=sequence_property,
         sequence_per=sequence_per,
     )
-    with ExitStack() as opened:
-
-        def started() -> SparkSession:
-            spark = session("audit", settings={"spark.master": master} if master else None)
-            opened.callback(spark.stop)
-            return spark
-
-        found = run_audit(brokers, options, started)
+    try:
+        found = _found(directories, options, master)
+    except OrbitError as error:
+        # Not 1, which says that there are defects.
+        _complain(f"orbitmq: {error}")
+        raise typer.Exit(EXIT_NOT_EXAMINED) from error
     if as_json:
         show_json(_as_json(found))
     else:
@@ -112,6 +98,40 @@ def audit(  # noqa: PLR0913  # the flags of the command
         raise typer.Exit(EXIT_DEFECTS)
     if not found.is_complete:
         raise typer.Exit(EXIT_NOT_EXAMINED)
+
+
+def _found(directories: list[str], options: AuditOptions, master: str | None) -> Audit:
+    from pyspark.errors import PySparkException
+
+    from orbitmq.pipelines.auditing.audit import audit as run_audit
+    from orbitmq.pipelines.auditing.directories import parse_directories
+    from orbitmq.pipelines.running.spark_errors import reason_of
+    from orbitmq.spark import session
+
+    brokers = parse_directories(directories)
+    if options.log_path and sum(len(broker.roots) for broker in brokers) > 1:
+        raise SettingsError(
+            "--log-path is given for several directories",
+            hint="audit stores with separate logs one at a time",
+        )
+    if options.sequence_per is not None and options.sequence_property is None:
+        raise SettingsError(
+            "--sequence-per is given without --sequence-property", hint="name the property"
+        )
+    with ExitStack() as opened:
+
+        def started() -> SparkSession:
+            spark = session("audit", settings={"spark.master": master} if master else None)
+            opened.callback(spark.stop)
+            return spark
+
+        try:
+            return run_audit(brokers, options, started)
+        except PySparkException as error:
+            raise StoreError(
+                f"Spark could not run the audit: {reason_of(error)}",
+                hint="every machine of the cluster needs the directories and OrbitMQ",
+            ) from error
 
 
 def _as_json(found: Audit) -> dict[str, object]:

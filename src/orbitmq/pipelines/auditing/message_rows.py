@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from orbitmq.errors import RecordsDeletedError
+from orbitmq.errors import OrbitError
 from orbitmq.model import property_names
 from orbitmq.model.names import is_group_topic, is_system_topic
 from orbitmq.record.decode import FieldPositions, locate
@@ -85,7 +85,8 @@ def message_rows(item: StoreRange, broker: str, wanted: Wanted) -> Iterator[pa.R
         try:
             for chunk in log.walk(start, end, limit=part.log_end, on_damage=skip):
                 yield chunks.batch(chunk)
-        except RecordsDeletedError:
+        except (OrbitError, OSError):
+            # The task that verifies this range says what is wrong.
             return
 
 

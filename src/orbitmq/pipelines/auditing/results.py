@@ -193,8 +193,8 @@ def _advice(store: AuditedStore, stores: list[AuditedStore]) -> list[str]:
     if store.counts.keys() & LOG_KINDS:
         lines += _from_copies(store, copies)
     if FindingKind.REPLICA_DIFFERS in store.counts and not store.counts.keys() & LOG_KINDS:
-        first = next(other for other in copies if other.root == store.plan.replica_of)
-        if not first.counts.keys() & LOG_KINDS:
+        first = next((other for other in copies if other.root == store.plan.replica_of), None)
+        if first is not None and not first.counts.keys() & LOG_KINDS:
             lines.append(
                 f"{store.root} and {first.root} have different messages: stop the broker that "
                 "is not the master, move its directory away, and start it with an empty one; it "
@@ -218,7 +218,10 @@ def _from_copies(store: AuditedStore, copies: list[AuditedStore]) -> list[str]:
         for copy in copies:
             if start is None or not _has_whole(copy, store, path.name, start, end):
                 continue
-            lines.append(f"stop the broker, then: cp {copy.root}/commitlog/{path.name} {path}")
+            lines.append(
+                f"stop the broker, keep the old file elsewhere, then: "
+                f"cp {copy.root}/commitlog/{path.name} {path}"
+            )
             break
         else:
             return []
@@ -230,7 +233,10 @@ def _from_copies(store: AuditedStore, copies: list[AuditedStore]) -> list[str]:
 def _has_whole(copy: AuditedStore, store: AuditedStore, name: str, start: int, end: int) -> bool:
     """Whether a copy has all of a file that a directory should have."""
     plan = copy.plan
-    is_damaged = any(Path(one.file).name == name for one in copy.findings if _is_in_log(one))
+    in_log = [one for one in copy.findings if one.kind in LOG_KINDS]
+    # What is only counted may be anywhere.
+    is_damaged = sum(one.count for one in in_log) < sum(copy.counts[kind] for kind in LOG_KINDS)
+    is_damaged |= any(Path(one.file).name == name for one in in_log if _is_in_log(one))
     is_last = end >= store.plan.end
     return (
         not is_damaged

@@ -19,6 +19,8 @@ from orbitmq.store.tools.range_verification import verify_range
 
 # Findings of each kind that an item returns in full; more are only counted.
 KEPT_PER_ITEM: Final = 20
+# A live broker may delete files of a queue while they are read.
+_LOOKS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,21 +118,23 @@ def _examine_range(item: StoreRange, options: ItemOptions, outcome: Outcome) -> 
 
 
 def _examine_queue(item: QueueRange, outcome: Outcome) -> None:
-    with ReadOnlyStore(item.root, log_path=item.log_path) as store:
+    findings = Findings()
+    for _ in range(_LOOKS):
         findings = Findings()
-        on_disk = store.on_disk(item.topic, item.queue_id)
-        order = QueueOrder(
-            on_disk,
-            findings,
-            topic=item.topic,
-            queue_id=item.queue_id,
-            # Retention of a live broker may have deleted more.
-            log_start=max(item.log_start, store.start),
-            log_end=item.log_end,
-        )
-        order.check(item.first, item.end)
-        if store.state.is_clean or not findings.counts or on_disk.folder.is_dir():
-            outcome.take(findings)
+        with ReadOnlyStore(item.root, log_path=item.log_path) as store:
+            order = QueueOrder(
+                store.on_disk(item.topic, item.queue_id),
+                findings,
+                topic=item.topic,
+                queue_id=item.queue_id,
+                # Retention of a live broker may have deleted more.
+                log_start=max(item.log_start, store.start),
+                log_end=item.log_end,
+            )
+            order.check(item.first, item.end)
+            if store.state.is_clean or not findings.counts:
+                break
+    outcome.take(findings)
 
 
 def _examine_index(item: IndexFile, options: ItemOptions, outcome: Outcome) -> None:
