@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake.exceptions import TableNotFoundError
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
@@ -29,6 +28,8 @@ from tests.spark.written_tables import catalog_properties, delta_rows, iceberg_r
 
 # From the start of a JVM to its first batches, on a busy machine.
 START_TIMEOUT_S = 400
+STARTS_MAX = 3
+SERIALIZED_WHILE_CHANGED = "Illegal size"
 # Enough for all but one of them.
 FILE_BYTES_MAX = 2 << 20
 pytestmark = pytest.mark.timeout(1200)
@@ -152,16 +153,21 @@ class Shop:
     def run_to_be_killed(self, sink: str, moment: str) -> None:
         """Run it in a process that kills itself, with all that it has started, at a moment."""
         command = [sys.executable, "-m", "tests.spark.killed_pipeline"]
-        done = subprocess.run(
-            [*command, str(self.file), sink, moment],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=START_TIMEOUT_S,
-            check=False,
-            start_new_session=True,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr[-4000:]
+        for _ in range(STARTS_MAX):
+            done = subprocess.run(
+                [*command, str(self.file), sink, moment],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=START_TIMEOUT_S,
+                check=False,
+                start_new_session=True,
+            )
+            if done.returncode == -signal.SIGKILL:
+                return
+            # Spark's own, as queries start beside each other on a busy machine.
+            assert SERIALIZED_WHILE_CHANGED in done.stderr, done.stderr[-4000:]
+        pytest.fail(f"{SERIALIZED_WHILE_CHANGED}, {STARTS_MAX} times")
 
 
 @pytest.fixture
@@ -175,8 +181,7 @@ def test_what_kills_and_a_full_disk_interrupt_is_there_once_in_the_end(shop: Sho
     shop.order(WHOLE, {"id": 2})
     shop.run_to_be_killed("delta", "files written")
     assert shop.checkpoint("delta").unfinished == {0}
-    with pytest.raises(TableNotFoundError):
-        shop.rows("delta")
+    assert shop.rows("delta") == []
 
     shop.order({**WHOLE, "id": 3})
     shop.run_to_be_killed("iceberg", "committed")

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import OrbitError, TableError, TableStateError
-from tests.spark.written_tables import DeltaTrial, IcebergTrial, TableTrial
+from tests.spark.written_tables import SINK, DeltaTrial, IcebergTrial, TableTrial
 from tests.waiting import wait_until
 
 
@@ -62,29 +62,46 @@ def test_a_table_that_is_gone_is_not_begun_in_the_middle(table: TableTrial) -> N
         table.write(table.checkpoint("a", "b"), 1)
 
 
+def errors_of_writers_at_once(table: TableTrial, checkpoints: list[Path], batch: int) -> list[str]:
+    errors: list[str] = []
+    begin = threading.Barrier(len(checkpoints))
+
+    def write(checkpoint: Path) -> None:
+        begin.wait(60)
+        try:
+            table.write(checkpoint, batch)
+        except OrbitError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=write, args=(checkpoint,)) for checkpoint in checkpoints]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    return errors
+
+
 def test_of_drivers_that_write_a_batch_at_once_one_does(table: TableTrial) -> None:
     first = table.checkpoint("a")
     query = json.loads((first / "metadata").read_text())["id"]
     others = [table.checkpoint("a", f"b{number}", query=query) for number in range(3)]
     table.write(first, 0)
-    errors: list[str] = []
-    begin = threading.Barrier(len(others))
 
-    def write(checkpoint: Path) -> None:
-        begin.wait(60)
-        try:
-            table.write(checkpoint, 1)
-        except OrbitError as error:
-            errors.append(str(error))
-
-    threads = [threading.Thread(target=write, args=(checkpoint,)) for checkpoint in others]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    errors = errors_of_writers_at_once(table, others, 1)
 
     assert len(errors) == len(others) - 1, errors
     assert table.ids() == [0, 1]
+
+
+def test_of_drivers_that_begin_a_table_at_once_one_does(table: TableTrial) -> None:
+    # So that the catalog of Iceberg is there.
+    assert table.table.last_commit(SINK) is None
+    others = [table.checkpoint(f"a{number}") for number in range(3)]
+
+    errors = errors_of_writers_at_once(table, others, 0)
+
+    assert len(errors) == len(others) - 1, errors
+    assert table.ids() == [0]
 
 
 def test_a_commit_of_another_driver_while_rows_are_written_is_noticed(table: TableTrial) -> None:

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -77,9 +77,9 @@ class DeltaLake:
             columns = self._prepared(rows.schema, after, commit.sink)
             parts = self._write_parts(rows, columns)
             for left in reversed(range(_COMMITS_MAX)):
-                table = self._open()
+                table = DeltaTable(self.sink.path)
                 self._check_last(table, after, commit.sink)
-                if table is not None and _columns(table) != columns:
+                if _columns(table) != columns:
                     raise self._error("its columns were changed while the batch was written")
                 try:
                     self._commit(table, columns, parts, commit)
@@ -92,10 +92,15 @@ class DeltaLake:
     def _prepared(self, batch: StructType, after: Commit | None, sink: str) -> StructType:
         """The columns of the table, once it has those of a batch."""
         table = self._open()
-        self._check_last(table, after, sink)
         added = self._check(table, batch)
         if table is None:
-            return plain_columns(batch)
+            # Without rows: deltalake lets two drivers make a table at once, with the rows of both.
+            columns = plain_columns(batch)
+            by = list(self._partition_columns(columns))
+            schema = _delta_schema(columns)
+            table = DeltaTable.create(self.sink.path, schema, mode="ignore", partition_by=by)
+            self._check(table, batch)
+        self._check_last(table, after, sink)
         if added:
             table.alter.add_columns(list(_delta_schema(StructType(list(added))).fields))
             table = DeltaTable(self.sink.path)
@@ -138,11 +143,11 @@ class DeltaLake:
         return tuple(spelling[name.lower()] for name in self.sink.partition_by)
 
     def _commit(
-        self, table: DeltaTable | None, columns: StructType, parts: Sequence[Part], commit: Commit
+        self, table: DeltaTable, columns: StructType, parts: Sequence[Part], commit: Commit
     ) -> None:
         by = self._partition_columns(columns)
         now_ms = SystemClock().now_ms()
-        adds = [
+        adds: list[AddAction | RemoveAction] = [
             AddAction(
                 path=part.name,
                 size=part.bytes,
@@ -157,19 +162,16 @@ class DeltaLake:
             custom_metadata={"orbitmq": msgspec.to_builtins(commit)},
             app_transactions=_transactions(commit),
         )
-        schema = _delta_schema(columns)
-        if table is None:
-            create_table_with_add_actions(
-                self.sink.path, schema, adds, partition_by=list(by), commit_properties=properties
-            )
-        else:
-            table.create_write_transaction(
-                [*adds], "append", schema, partition_by=list(by), commit_properties=properties
-            )
+        table.create_write_transaction(
+            adds,
+            "append",
+            _delta_schema(columns),
+            partition_by=list(by),
+            commit_properties=properties,
+        )
 
-    def _check_last(self, table: DeltaTable | None, after: Commit | None, sink: str) -> None:
-        last = None if table is None else _last_commit(table, sink)
-        if last != after:
+    def _check_last(self, table: DeltaTable, after: Commit | None, sink: str) -> None:
+        if _last_commit(table, sink) != after:
             raise self._error("another query wrote the table while this one did")
 
     def _open(self) -> DeltaTable | None:

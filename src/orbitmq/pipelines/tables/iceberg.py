@@ -50,6 +50,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+from sqlalchemy.exc import SQLAlchemyError
 
 from orbitmq.errors import TableError
 from orbitmq.pipelines.plan import IcebergSink
@@ -79,6 +80,7 @@ _ERRORS: Final = (
     NotInstalledError,
     OSError,
     RESTError,
+    SQLAlchemyError,
     ValidationError,
     ValidationException,
     ValueError,
