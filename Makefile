@@ -185,7 +185,7 @@ soak-spark: setup
 	$(call at_most,60) $(BIN)/python -m tests.spark.soak --kills 20 --page docs/soak/spark-kills.md
 
 soak-pipelines: setup
-	$(call at_most,60) $(BIN)/python -m tests.spark.pipeline_soak --kills 20 --page docs/soak/pipeline-kills.md
+	$(call at_most,60) $(BIN)/python -m tests.spark.pipelines.pipeline_soak --kills 20 --page docs/soak/pipeline-kills.md
 
 soak-workers: setup
 	$(call at_most,30) $(BIN)/python -m tests.spark.standalone --page docs/soak/spark-standalone.md

@@ -1,12 +1,12 @@
 """Which worker runs which tests: what is expensive to start is started by few of them.
 
 The work is shared out in files, as `--dist loadfile` does. All files that share the one Spark of a
-process are one piece, run by the first worker. Files of the interop suite go to the next workers
-alone, since each worker that runs one starts official servers and clients. The other workers run
-everything else, and so do these once their own files are done: there are so many interop workers
-that this comes long before the end, and all workers end together. Files about the one background
-loop of a process go to workers without Spark, whose clients keep such a loop for good. Most tests
-wait more than they compute, so there are more workers than cores.
+process are one piece; there are two of these, for the first worker and the last. Files of the
+interop suite go to the next workers alone, since each worker that runs one starts official servers
+and clients. The other workers run everything else, and so do these once their own files are done:
+there are so many interop workers that this comes long before the end, and all workers end together.
+Files about the one background loop of a process go to workers without Spark, whose clients keep
+such a loop for good. Most tests wait more than they compute, so there are more workers than cores.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import pytest
 Kind = Literal["spark", "interop", "loop", "other"]
 
 SPARK_FOLDER: Final = "tests/spark/"
+# They have a Spark of their own: one after the other, all its files would be the last to end.
+PIPELINES_FOLDER: Final = "tests/spark/pipelines/"
 INTEROP_FOLDER: Final = "tests/interop/"
 # In Spark's folder, but without the Spark that its other files share.
 OWN_PROCESS: Final = "tests/spark/test_demo.py"
@@ -25,7 +27,7 @@ OWN_PROCESS: Final = "tests/spark/test_demo.py"
 LOOP_FOLDER: Final = "tests/unit/client/sync/"
 INTEROP_WORKERS: Final = 3
 # With fewer workers, each takes whatever comes next.
-WORKERS_MIN: Final = 1 + INTEROP_WORKERS + 1
+WORKERS_MIN: Final = 1 + INTEROP_WORKERS + 1 + 1
 # The longest first: a worker that is left alone with one at the end makes the run longer.
 LONGEST: Final = (
     "tests/interop/test_commands.py",
@@ -66,12 +68,14 @@ LATE_FOLDER: Final = "tests/unit/"
 def work_unit(nodeid: str) -> str:
     """Name the piece of work that a test belongs to: one worker runs all of it."""
     file = nodeid.partition("::")[0]
-    return SPARK_FOLDER if file.startswith(SPARK_FOLDER) and file != OWN_PROCESS else file
+    if file == OWN_PROCESS:
+        return file
+    return next((one for one in (PIPELINES_FOLDER, SPARK_FOLDER) if file.startswith(one)), file)
 
 
 def kind_of(unit: str) -> Kind:
     """Tell what a worker has to start for a piece of work."""
-    if unit == SPARK_FOLDER:
+    if unit in (PIPELINES_FOLDER, SPARK_FOLDER):
         return "spark"
     if unit.startswith(LOOP_FOLDER):
         return "loop"
@@ -85,7 +89,7 @@ def kinds_for(worker: int, workers: int) -> tuple[Kind, ...]:
     """
     if workers < WORKERS_MIN or worker >= workers:
         return ("loop", "spark", "interop", "other")
-    if worker == 0:
+    if worker in (0, workers - 1):
         return ("spark", "other")
     if worker <= INTEROP_WORKERS:
         return ("interop", "loop", "other")

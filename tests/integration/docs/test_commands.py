@@ -65,10 +65,10 @@ NOT_RUN = {
     "docker ": "wants Docker: tests/integration/examples/test_deploy.py runs what it starts",
     "rsync ": "wants another machine: tests/integration/replication/test_seeding.py",
     "orbitmq broker seed": "wants a copied log: tests/integration/replication/test_seeding.py",
-    "orbitmq audit": "wants Spark and two brokers: tests/spark/test_audit.py",
-    "orbitmq pipeline ": "wants a pipeline file: tests/spark/test_pipelines.py runs the page's",
-    "orbitmq replay ": "wants Spark and stored messages: tests/spark/test_replay.py",
-    "orbitmq sql": "starts Spark: tests/spark/test_sql.py, tests/integration/cli/test_sql.py",
+    "orbitmq audit": "wants Spark and two brokers: tests/spark/pipelines/test_audit.py",
+    "orbitmq pipeline ": "wants a pipeline file: tests/spark/pipelines/test_pipelines.py runs the page's",
+    "orbitmq replay ": "wants Spark and stored messages: tests/spark/pipelines/test_replay.py",
+    "orbitmq sql": "starts Spark: tests/spark/pipelines/test_sql.py, tests/integration/cli/test_sql.py",
     "orbitmq store rebuild ": "wants a stopped broker: tests/integration/cli/test_store.py",
 }
 # They run until they are told to stop; here they print what they would run with.

@@ -1,4 +1,4 @@
-"""A pipeline that is killed: `python -m tests.spark.killed_pipeline FILE [SINK MOMENT]`.
+"""A pipeline that is killed: `python -m tests.spark.pipelines.killed_pipeline FILE [SINK MOMENT]`.
 
 It kills itself, its JVM and their workers at a moment of the first batch of a sink: "begun", "files
 written" or "committed". Without one, it runs until somebody else kills it.

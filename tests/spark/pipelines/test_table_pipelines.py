@@ -23,8 +23,8 @@ from orbitmq.pipelines.running.runner import Runner
 from orbitmq.pipelines.running.state import CHECKPOINTS, OF_SINK
 from tests.spark.killed_driver import Query
 from tests.spark.kills import ROOT, Checkpoint
+from tests.spark.pipelines.written_tables import catalog_properties, delta_rows, iceberg_rows
 from tests.spark.topics import Topics
-from tests.spark.written_tables import catalog_properties, delta_rows, iceberg_rows
 
 # From the start of a JVM to its first batches, on a busy machine.
 START_TIMEOUT_S = 400
@@ -152,7 +152,7 @@ class Shop:
 
     def run_to_be_killed(self, sink: str, moment: str) -> None:
         """Run it in a process that kills itself, with all that it has started, at a moment."""
-        command = [sys.executable, "-m", "tests.spark.killed_pipeline"]
+        command = [sys.executable, "-m", "tests.spark.pipelines.killed_pipeline"]
         for _ in range(STARTS_MAX):
             done = subprocess.run(
                 [*command, str(self.file), sink, moment],

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from orbitmq.errors import SettingsError, TableError
 from orbitmq.pipelines.plan import TableSource
 from orbitmq.pipelines.running.source_rows import table_rows
-from tests.spark.written_tables import DeltaTrial
+from tests.spark.pipelines.written_tables import DeltaTrial
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import TableError, TableStateError
-from tests.spark.written_tables import SINK, IcebergTrial
+from tests.spark.pipelines.written_tables import SINK, IcebergTrial
 
 
 @pytest.fixture

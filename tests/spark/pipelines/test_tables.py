@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orbitmq.errors import OrbitError, TableError, TableStateError
-from tests.spark.written_tables import SINK, DeltaTrial, IcebergTrial, TableTrial
+from tests.spark.pipelines.written_tables import SINK, DeltaTrial, IcebergTrial, TableTrial
 from tests.waiting import wait_until
 
 

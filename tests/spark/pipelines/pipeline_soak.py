@@ -1,4 +1,4 @@
-"""Pipelines killed at random: `python -m tests.spark.pipeline_soak [--kills N] [--page PAGE]`.
+"""Pipelines killed at random: `python -m tests.spark.pipelines.pipeline_soak [--kills N] [--page PAGE]`.
 
 A pipeline moves a topic into a table of each kind, in a process of its own, while a producer keeps
 sending. Again and again something is killed at a random moment: the driver with its JVM and their
@@ -40,7 +40,7 @@ from orbitmq.errors import OrbitError
 from orbitmq.model.queues import MessageQueue
 from tests.spark.killed_driver import Query
 from tests.spark.kills import END_TIMEOUT_S, ROOT, START_TIMEOUT_S, Checkpoint
-from tests.spark.written_tables import catalog_properties
+from tests.spark.pipelines.written_tables import catalog_properties
 from tests.waiting import wait_until
 
 TOPIC: Final = "orders"
@@ -270,7 +270,12 @@ class Trial(AbstractContextManager["Trial"]):
             return
         with (self._folder / "driver.log").open("ab") as log:
             self._running = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.killed_pipeline", self._folder / "shop.yaml"],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.spark.pipelines.killed_pipeline",
+                    self._folder / "shop.yaml",
+                ],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -345,7 +350,7 @@ def page_of(outcomes: dict[str, Outcome]) -> str:
     table = "\n".join(lines)
     return f"""# Pipelines killed at random
 
-{"Passed" if passed else "FAILED"}. {today}, OrbitMQ {__version__}. Written by `tests/spark/pipeline_soak.py` (`make soak-pipelines`).
+{"Passed" if passed else "FAILED"}. {today}, OrbitMQ {__version__}. Written by `tests/spark/pipelines/pipeline_soak.py` (`make soak-pipelines`).
 
 A pipeline moves a topic into a table, while a producer keeps sending; tasks shuffle the rows. At random moments something gets SIGKILL: the driver, with its JVM and their workers, a Python worker of Spark, or the broker, which forgets what only its memory had. It is started again, and goes on. After each kill, and at the end, the rows of the table are compared with the offsets of the broker, and with the keys that were acknowledged to the producer.
 
