@@ -228,6 +228,11 @@ def test_the_shell_in_a_terminal(site: Site, orders: str) -> None:
             os.write(terminal, f"{sql.format(orders=orders)};\r".encode())
             until(said)
             until("orbitmq>")
+        os.write(terminal, f"SELECT 'be' || 'gun' AS b; {ENDLESS};\r".encode())
+        until("begun")
+        os.kill(process, signal.SIGINT)
+        until("cancelled")
+        until("orbitmq>")
         os.write(terminal, b"\x04")
         assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     finally:

@@ -67,13 +67,14 @@ def run_shell(show: Callable[[Statement], None], namesrv: str | None) -> None:
     while True:
         try:
             text = session.prompt(_PROMPT).strip()
+            if text.rstrip("; ") in {"\\q", "quit", "exit"}:
+                return
+            _run(text, show)
         except KeyboardInterrupt:
+            # It leaves what is being written, or came as another one was answered.
             continue
         except EOFError:
             return
-        if text.rstrip("; ") in {"\\q", "quit", "exit"}:
-            return
-        _run(text, show)
 
 
 def _run(text: str, show: Callable[[Statement], None]) -> None:
