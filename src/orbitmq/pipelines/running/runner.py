@@ -121,8 +121,7 @@ class Runner:
                 self._running.append(_Running(one, self._start(one)))
                 self.record.note(QueryStarted(at_ms=self._now_ms, query=one.name))
                 self._look(queues)
-            while any(each.query.isActive for each in self._running):
-                self._look(queues)
+            while self._has_work(queues):
                 if self.stopping.wait(_LOOK_S):
                     break
             self._end_batches(queues)
@@ -130,6 +129,13 @@ class Runner:
         finally:
             for each in self._running:
                 each.query.stop()
+
+    def _has_work(self, queues: QueueWatch) -> bool:
+        """Look, and say whether a query is active, maybe because it was started again."""
+        was_active = any(each.query.isActive for each in self._running)
+        # After that: what has failed by then is noticed, and not taken for done.
+        self._look(queues)
+        return was_active or any(each.query.isActive for each in self._running)
 
     def _look(self, queues: QueueWatch) -> None:
         """Note what is new, and raise if a query has failed."""
