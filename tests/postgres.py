@@ -1,4 +1,7 @@
-"""A PostgreSQL of the tests: one server for each process, a database for each test."""
+"""A PostgreSQL of the tests: one server for each process, a database for each test.
+
+All tests load this module, those too that run where psycopg is not installed.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
-from orbitmq.pipelines.tables.postgres.database import Database
 from tests.integration.held_ports import held_port
 from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from orbitmq.pipelines.tables.postgres.database import Database
 
 PASSWORD = "a-secret-of-the-tests"
 START_TIMEOUT_S = 120
@@ -48,6 +54,8 @@ class Server:
         return self.database(name)
 
     def database(self, name: str) -> Database:
+        from orbitmq.pipelines.tables.postgres.database import Database
+
         return Database(
             host="127.0.0.1",
             port=self.port,
@@ -61,6 +69,8 @@ class Server:
         self, database: str, *, autocommit: bool = False
     ) -> psycopg.Connection[tuple[Any, ...]]:
         """A connection, to be closed."""
+        import psycopg
+
         return psycopg.connect(
             host="127.0.0.1",
             port=self.port,
@@ -72,6 +82,8 @@ class Server:
         )
 
     def is_up(self) -> bool:
+        import psycopg
+
         assert self.process.poll() is None, self._log.read_text(errors="replace")[-2000:]
         try:
             self.connected("postgres").close()

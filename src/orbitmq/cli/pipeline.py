@@ -12,7 +12,7 @@ from orbitmq.cli.administering import NameServers, Yes, administer, client_keywo
 from orbitmq.cli.completion import Topic
 from orbitmq.cli.output import AsJson, show_rows, time_text
 from orbitmq.cli.pipeline_cases import record, try_cases
-from orbitmq.cli.pipeline_file import File, read
+from orbitmq.cli.pipeline_file import File, newest_messages, read
 from orbitmq.cli.pipeline_run import run
 from orbitmq.errors import SettingsError
 
@@ -47,13 +47,13 @@ def new(
     namesrv: NameServers = None,
 ) -> None:
     """Write a first pipeline file for a topic, by a look at its newest messages."""
-    from orbitmq.pipelines.drafting import draft
-    from orbitmq.pipelines.newest_messages import newest_messages
+    from orbitmq.pipelines.drafting import SAMPLE_MAX, draft
 
     administer(namesrv, lambda admin: admin.topics.route(topic), topic=topic)
     file = file or Path(f"{topic}.yaml")
     servers = client_keywords(namesrv)["namesrv"]
-    text = draft(servers, topic, [message.body for message in newest_messages(servers, topic)])
+    sample = newest_messages(namesrv, topic, count=SAMPLE_MAX)
+    text = draft(servers, topic, [message.body for message in sample])
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orbitmq.cli.output import AsJson, counted, show_json, show_rows
-from orbitmq.cli.pipeline_file import File, read
+from orbitmq.cli.pipeline_file import File, newest_messages, read
 from orbitmq.errors import PipelineError, SettingsError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ def record(
         check_name,
         write_messages,
     )
-    from orbitmq.pipelines.newest_messages import newest_messages
     from orbitmq.pipelines.plan import TopicSource
 
     check_name(case)

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from orbitmq.pipelines.file.sources import can_be_column
 
+# More than enough to see which columns there are.
+SAMPLE_MAX: Final = 1000
 _FIELDS_MAX: Final = 200
 _DEPTH_MAX: Final = 8
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")

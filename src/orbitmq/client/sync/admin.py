@@ -154,6 +154,7 @@ class Messages(Noun[AioMessages]):
     by_key = waiting(AioMessages.by_key)
     at = waiting(AioMessages.at)
     between = iterating(AioMessages.between)
+    newest = iterating(AioMessages.newest)
     entries = waiting(AioMessages.entries)
 
 
