@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Self
@@ -18,6 +18,7 @@ from orbitmq.client.sync.background_loop import BackgroundLoop
 from orbitmq.errors import OrbitError
 from orbitmq.model.queues import MessageQueue
 from orbitmq.record.decode import decode_record
+from orbitmq.store.message_store import MessageStore
 from tests.integration.replication.group import Group
 from tests.spark.topics import PATIENCE_MS
 from tests.waiting import until
@@ -105,12 +106,20 @@ class ReplicatedCluster(AbstractContextManager["ReplicatedCluster"]):
                 decode_record(record).body.decode()
                 for group in self._groups.values()
                 for queue_id in range(queues)
-                for record in group.brokers[broker_id]
-                .store.read_bulk(topic, queue_id, 0, 100_000, 1 << 26)
-                .records
+                for record in _records_of(group.brokers[broker_id].store, topic, queue_id)
             )
 
         return self._loop.call(read())
+
+
+def _records_of(store: MessageStore, topic: str, queue_id: int) -> Iterator[bytes]:
+    """All records of a queue; one read ends with a file of the queue."""
+    offset, end = 0, store.end_of(topic, queue_id)
+    while offset < end:
+        found = store.read_bulk(topic, queue_id, offset, 100_000, 1 << 26)
+        assert found.next_offset > offset
+        yield from found.records
+        offset = found.next_offset
 
 
 async def _start_pair(group: Group) -> None:
