@@ -75,7 +75,7 @@ class Ledger:
         """Compare what was seen in the end with what was tried; returns what there was of each."""
         counts = Counter(message.name for message in self.seen)
         twice = [name for name, count in counts.items() if count > 1]
-        assert not twice, f"seen twice: {twice}"
+        assert not twice, f"seen twice: {twice} in {self.seen}"
         early = [m for m in self.seen if m.store_ms < self.due_ms.get(m.name, 0)]
         assert not early, f"delivered early: {early}"
         recalled = self.acked(Kind.RECALL) & counts.keys()
