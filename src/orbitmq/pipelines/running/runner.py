@@ -35,7 +35,8 @@ from orbitmq.pipelines.watching.run_record import RunRecord
 _LOOK_S: Final = 0.2
 # How long batches that have begun may take to end when the pipeline is asked to stop.
 _STOP_S: Final = 60.0
-_STARTS_MAX: Final = 4
+# Some of these come several times in a row, as queries start side by side.
+_STARTS_MAX: Final = 10
 # What says nothing about the pipeline, so that a query is started again.
 _PASSING: Final = (
     # Spark gives the Python process of a source ten seconds, however busy the machine is.
